@@ -1,0 +1,32 @@
+//! Names that users, clusters and clouds remember. They can never change.
+
+/// API group of our own resources, and the prefix of every annotation and label that we write.
+pub const GROUP: &str = "groundplane.dev";
+/// Field manager of our server-side applies, and the `User-Agent` towards Kubernetes.
+pub const FIELD_MANAGER: &str = "groundplane";
+/// Load-balancer class that is always ours. Services without a class are ours by default, too.
+pub const LOAD_BALANCER_CLASS: &str = "groundplane.dev/eip";
+/// Finalizer of a Service that holds an address: the upstream one, so that a cluster can move between controllers.
+pub const SERVICE_FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+/// Name of the lease which the writing gateway holds, in the gateway's namespace.
+pub const LEASE: &str = "groundplane-gateway";
+/// Annotation of the lease: the id of the ipam store that this cluster trusts.
+pub const LEASE_STORE_ID: &str = "groundplane.dev/ipam-store-id";
+/// Annotation of the lease: the highest revision of that store which this cluster has seen.
+pub const LEASE_STORE_REVISION: &str = "groundplane.dev/ipam-store-revision";
+/// Condition on a Service: does it have the addresses that it asked for?
+pub const CONDITION_ADDRESS: &str = "groundplane.dev/AddressReady";
+/// Annotation on an event: the trace in which it happened.
+pub const TRACE_ID: &str = "groundplane.dev/trace-id";
+/// Annotation on a Service: requested addresses, comma separated, at most one a family.
+pub const SERVICE_ADDRESSES: &str = "groundplane.dev/addresses";
+/// Annotation on a Service: the pool to take from, `name` or `namespace/name`.
+pub const SERVICE_POOL: &str = "groundplane.dev/pool";
+/// Annotation on a Service: `false` leaves it to somebody else.
+pub const SERVICE_MANAGED: &str = "groundplane.dev/managed";
+/// Taint which kubelet puts on a node that waits for its cloud.
+pub const TAINT_UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+/// Taint of a node whose machine is off.
+pub const TAINT_SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
+/// Annotation by which kubelet reports `--node-ip`.
+pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
