@@ -1,0 +1,258 @@
+//! A YAML text as a tree in which every value knows its place.
+
+use std::fmt;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::Spanned;
+
+use super::decode;
+use super::problem::{ConfigErrors, PlacedProblem, Problem};
+
+/// Line and column, from 1.
+pub(super) type Place = (u64, u64);
+
+/// A value and its place.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Node {
+    pub(super) place: Place,
+    pub(super) value: Value,
+}
+
+/// What a value is.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    Null,
+    Bool(bool),
+    Unsigned(u64),
+    Signed(i64),
+    Float(f64),
+    Text(String),
+    List(Vec<Node>),
+    /// Keys in the order of the text, each with its own place.
+    Map(Vec<(String, Place, Node)>),
+}
+
+/// A configuration file that is YAML, whatever it means.
+#[derive(Clone, Debug)]
+pub struct Document {
+    name: String,
+    root: Node,
+}
+
+impl Document {
+    /// Reads a file.
+    pub fn load(path: &Path) -> Result<Self, ConfigErrors> {
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            let problem = Problem::new(
+                "",
+                format!("cannot be read: {error}"),
+                "check the path and its permissions",
+            );
+            ConfigErrors::new(&name, vec![PlacedProblem { place: None, problem }])
+        })?;
+        Self::parse(&name, &text)
+    }
+
+    /// Reads a text; `name` stands for the file in messages. A text without any value is an empty map.
+    pub fn parse(name: &str, text: &str) -> Result<Self, ConfigErrors> {
+        let read: Result<Option<Spanned<Raw>>, _> = serde_saphyr::from_str(text);
+        match read {
+            Ok(Some(raw)) => Ok(Self {
+                name: name.to_owned(),
+                root: raw.into(),
+            }),
+            Ok(None) => Ok(Self {
+                name: name.to_owned(),
+                root: Node {
+                    place: (1, 1),
+                    value: Value::Map(vec![]),
+                },
+            }),
+            Err(error) => {
+                let place = error
+                    .location()
+                    .map(|location| (location.line(), location.column()));
+                let message = error.without_snippet().to_string();
+                let help = "the file must be one YAML document";
+                let problem = Problem::new("", format!("not valid YAML: {message}"), help);
+                Err(ConfigErrors::new(name, vec![PlacedProblem { place, problem }]))
+            }
+        }
+    }
+
+    /// The file's name, as messages give it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Decodes the document, or says all that is wrong with it.
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, ConfigErrors> {
+        decode::decode(&self.root).map_err(|problems| ConfigErrors::new(&self.name, problems))
+    }
+
+    /// Line and column (from 1) of the value at `path` (`pools[1].addresses[0]`), or of the nearest that holds it; `None`
+    /// only for a path that is none.
+    pub fn place(&self, path: &str) -> Option<(u64, u64)> {
+        let mut node = &self.root;
+        for step in steps(path)? {
+            let inner = match (&node.value, step) {
+                (Value::List(items), Step::Index(index)) => items.get(index),
+                (Value::Map(entries), Step::Key(key)) => entries
+                    .iter()
+                    .find(|(name, ..)| name == key)
+                    .map(|(.., node)| node),
+                _ => None,
+            };
+            match inner {
+                Some(inner) => node = inner,
+                None => break,
+            }
+        }
+        Some(node.place)
+    }
+
+    /// Gives problems their places; `Ok` if there are none.
+    pub fn check(&self, problems: Vec<Problem>) -> Result<(), ConfigErrors> {
+        if problems.is_empty() {
+            return Ok(());
+        }
+        let placed = problems
+            .into_iter()
+            .map(|problem| PlacedProblem {
+                place: self.place(&problem.path),
+                problem,
+            })
+            .collect();
+        Err(ConfigErrors::new(&self.name, placed))
+    }
+}
+
+enum Step<'a> {
+    Key(&'a str),
+    Index(usize),
+}
+
+fn steps(path: &str) -> Option<Vec<Step<'_>>> {
+    let mut steps = Vec::new();
+    for part in path.split('.').filter(|part| !part.is_empty()) {
+        let (key, mut rest) = part.split_at(part.find('[').unwrap_or(part.len()));
+        if !key.is_empty() {
+            steps.push(Step::Key(key));
+        }
+        while let Some(inner) = rest.strip_prefix('[') {
+            let (index, tail) = inner.split_once(']')?;
+            steps.push(Step::Index(index.parse().ok()?));
+            rest = tail;
+        }
+        if !rest.is_empty() {
+            return None;
+        }
+    }
+    Some(steps)
+}
+
+/// What the parser gives, before places are settled.
+enum Raw {
+    Null,
+    Bool(bool),
+    Unsigned(u64),
+    Signed(i64),
+    Float(f64),
+    Text(String),
+    List(Vec<Spanned<Raw>>),
+    Map(Vec<(Spanned<String>, Spanned<Raw>)>),
+}
+
+impl From<Spanned<Raw>> for Node {
+    fn from(raw: Spanned<Raw>) -> Self {
+        let value = match raw.value {
+            Raw::Null => Value::Null,
+            Raw::Bool(value) => Value::Bool(value),
+            Raw::Unsigned(value) => Value::Unsigned(value),
+            Raw::Signed(value) => Value::Signed(value),
+            Raw::Float(value) => Value::Float(value),
+            Raw::Text(value) => Value::Text(value),
+            Raw::List(items) => Value::List(items.into_iter().map(Self::from).collect()),
+            Raw::Map(entries) => Value::Map(
+                entries
+                    .into_iter()
+                    .map(|(key, value)| {
+                        let place = (key.referenced.line(), key.referenced.column());
+                        (key.value, place, Self::from(value))
+                    })
+                    .collect(),
+            ),
+        };
+        Self {
+            place: (raw.referenced.line(), raw.referenced.column()),
+            value,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(RawVisitor)
+    }
+}
+
+struct RawVisitor;
+
+impl<'de> Visitor<'de> for RawVisitor {
+    type Value = Raw;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a YAML value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Raw, E> {
+        Ok(Raw::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Raw, E> {
+        Ok(Raw::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Raw, E> {
+        Ok(Raw::Bool(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Raw, E> {
+        Ok(Raw::Unsigned(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Raw, E> {
+        Ok(u64::try_from(value).map_or(Raw::Signed(value), Raw::Unsigned))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Raw, E> {
+        Ok(Raw::Float(value))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Raw, E> {
+        Ok(Raw::Text(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Raw, E> {
+        Ok(Raw::Text(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Raw, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(Raw::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Raw, A::Error> {
+        let mut map = Vec::new();
+        while let Some(entry) = entries.next_entry()? {
+            map.push(entry);
+        }
+        Ok(Raw::Map(map))
+    }
+}

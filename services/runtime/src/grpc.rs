@@ -1,0 +1,23 @@
+//! gRPC in both directions. Servers are made only by [`Server`], clients only by [`channel()`]; both carry what
+//! tonic leaves to its users: deadlines, keepalive, trace context, metrics, health, limits, a stop that ends.
+
+mod body;
+mod call;
+mod channel;
+mod connection;
+mod health;
+mod layer;
+mod listen;
+mod memory;
+mod methods;
+pub(crate) mod metrics;
+mod server;
+pub mod status;
+
+pub use call::{Policy, call};
+pub use channel::{CALL_DEADLINE, Channel, ChannelError, ParseTargetError, Target, channel};
+pub use connection::Peer;
+pub use listen::{BindError, BoundAddress, Listen, ParseListenError};
+pub use memory::{MemoryConnector, MemoryListener, memory};
+pub use server::{BoundServer, Limits, Server};
+pub use status::{Details, RpcError, forward, status};

@@ -1,0 +1,245 @@
+//! The client's side of a connection: one type for TCP, TLS, unix sockets and memory.
+//!
+//! Connects when first used, and again whenever the connection broke. A peer that vanished without a word is found by
+//! pings, also while nothing is being asked. Every unary call has a deadline, its own or [`CALL_DEADLINE`].
+
+use std::fmt;
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::{Request, Response, Uri};
+use hyper_util::rt::TokioIo;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::transport::Endpoint;
+use tower::Service;
+use tracing::{Instrument as _, info_span};
+
+use super::layer::{GRPC_TIMEOUT, parse_timeout, timeout_value};
+use super::memory::MemoryConnector;
+use super::methods::{Methods, Shape};
+use super::status::code_name;
+use crate::telemetry::trace;
+use crate::tls::{ClientTls, TlsError};
+
+/// What a call gets that names no deadline of its own.
+pub const CALL_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Time for TCP, TLS and HTTP/2 together.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A ping this often, and this long for its answer: a silent partition is noticed within 7 s.
+const PING_INTERVAL: Duration = Duration::from_secs(5);
+const PING_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Stands for the host where there is none.
+const LOCAL: &str = "http://localhost";
+
+/// Where a service is.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// `http://host:port` or `https://host:port`.
+    Tcp(Uri),
+    /// `unix:/path`.
+    Unix(PathBuf),
+    /// Within the process.
+    Memory(MemoryConnector),
+}
+
+/// Why a text is no target.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is neither `http://host:port`, `https://host:port` nor `unix:/path`")]
+pub struct ParseTargetError(String);
+
+impl FromStr for Target {
+    type Err = ParseTargetError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let error = || ParseTargetError(text.to_owned());
+        if let Some(path) = text.strip_prefix("unix:") {
+            return if path.starts_with('/') {
+                Ok(Self::Unix(path.into()))
+            } else {
+                Err(error())
+            };
+        }
+        let uri: Uri = text.parse().map_err(|_| error())?;
+        let scheme = uri
+            .scheme_str()
+            .is_some_and(|scheme| scheme == "http" || scheme == "https");
+        if !scheme || uri.host().is_none_or(str::is_empty) || uri.path() != "/" || uri.query().is_some() {
+            return Err(error());
+        }
+        Ok(Self::Tcp(uri))
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(uri) => fmt::Display::fmt(uri, f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Memory(_) => f.write_str("memory"),
+        }
+    }
+}
+
+/// Why there can be no channel.
+#[derive(Debug, thiserror::Error)]
+pub enum ChannelError {
+    /// The files of TLS are not in order.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// TLS does not accept what it was given.
+    #[error("TLS towards {target} cannot be set up")]
+    Config {
+        /// Where to.
+        target: String,
+        /// Why.
+        source: tonic::transport::Error,
+    },
+    /// `https://` without the authority to trust.
+    #[error("{0} asks for TLS, and no certificate authority is configured to trust")]
+    NoAuthority(Uri),
+}
+
+/// A connection to a service, for tonic's clients: `IpamServiceClient::new(channel)`. Cheap to clone.
+#[derive(Clone)]
+pub struct Channel {
+    inner: tonic::transport::Channel,
+    target: Arc<str>,
+    methods: Arc<Methods>,
+}
+
+/// A channel to `target`. Does not connect yet, so it never fails because the service is away.
+pub fn channel(target: &Target, tls: Option<&ClientTls>) -> Result<Channel, ChannelError> {
+    let inner = match target {
+        Target::Tcp(uri) => {
+            let endpoint = tuned(Endpoint::from(uri.clone()));
+            match (uri.scheme_str(), tls) {
+                (Some("https"), None) => return Err(ChannelError::NoAuthority(uri.clone())),
+                (Some("https"), Some(tls)) => endpoint
+                    .tls_config(tls.load()?)
+                    .map_err(|source| ChannelError::Config {
+                        target: target.to_string(),
+                        source,
+                    })?
+                    .connect_lazy(),
+                _ => endpoint.connect_lazy(),
+            }
+        }
+        Target::Unix(path) => {
+            let path = path.clone();
+            tuned(Endpoint::from_static(LOCAL)).connect_with_connector_lazy(tower::service_fn(
+                move |_: Uri| {
+                    let path = path.clone();
+                    async move { tokio::net::UnixStream::connect(path).await.map(TokioIo::new) }
+                },
+            ))
+        }
+        Target::Memory(connector) => {
+            let connector = connector.clone();
+            tuned(Endpoint::from_static(LOCAL)).connect_with_connector_lazy(tower::service_fn(
+                move |_: Uri| {
+                    let connector = connector.clone();
+                    async move { connector.connect().await.map(TokioIo::new) }
+                },
+            ))
+        }
+    };
+    Ok(Channel {
+        inner,
+        target: target.to_string().into(),
+        methods: Arc::default(),
+    })
+}
+
+fn tuned(endpoint: Endpoint) -> Endpoint {
+    endpoint
+        .connect_timeout(CONNECT_TIMEOUT)
+        .tcp_nodelay(true)
+        .http2_keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT)
+        .keep_alive_while_idle(true)
+}
+
+impl Channel {
+    /// Tells the channel which methods stream, by a serialised descriptor set. Unary methods that it describes send
+    /// their deadline to the server; of a method that nobody described, only the wait for the answer's head is bounded.
+    pub fn describe(mut self, descriptor_set: &[u8]) -> Result<Self, prost::DecodeError> {
+        Arc::make_mut(&mut self.methods).describe(descriptor_set)?;
+        Ok(self)
+    }
+}
+
+impl fmt::Debug for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Channel")
+            .field("target", &self.target)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Service<Request<Body>> for Channel {
+    type Response = Response<Body>;
+    type Error = tonic::transport::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let path = request.uri().path();
+        let (service, method) = path.trim_start_matches('/').split_once('/').unwrap_or(("", path));
+        let span = info_span!(
+            "call",
+            otel.name = format_args!("{service}/{method}"),
+            otel.kind = "client",
+            rpc.system = "grpc",
+            rpc.service = service,
+            rpc.method = method,
+            server.address = &*self.target,
+            rpc.grpc.status_code = tracing::field::Empty,
+        );
+        let shape = self
+            .methods
+            .get(path)
+            .map_or(Shape::Unknown, |method| method.shape);
+        let asked = request.headers().get(GRPC_TIMEOUT).and_then(parse_timeout);
+        let deadline = match (asked, shape) {
+            (Some(asked), _) => asked,
+            (None, Shape::Unary) => {
+                request
+                    .headers_mut()
+                    .insert(GRPC_TIMEOUT, timeout_value(CALL_DEADLINE));
+                CALL_DEADLINE
+            }
+            // A stream's head comes as soon as the server has accepted it.
+            (None, Shape::Stream | Shape::Unknown) => CALL_DEADLINE,
+        };
+        trace::inject(&span, request.headers_mut());
+        let answer = self.inner.call(request);
+        let recorded = span.clone();
+        let call = async move {
+            let result = match tokio::time::timeout(deadline, answer).await {
+                Ok(result) => result,
+                Err(_) => Ok(Status::deadline_exceeded(format!("no answer within {deadline:?}")).into_http()),
+            };
+            if let Some(status) = result
+                .as_ref()
+                .ok()
+                .and_then(|answer| Status::from_header_map(answer.headers()))
+            {
+                recorded.record("rpc.grpc.status_code", code_name(status.code()));
+            }
+            result
+        };
+        Box::pin(call.instrument(span))
+    }
+}
