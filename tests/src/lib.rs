@@ -1,1 +1,27 @@
-//! placeholder
+//! The world that the end-to-end scenarios, the demo and the benchmarks run in.
+//!
+//! ```text
+//!   tools       builds etcd, kube-apiserver, helm and Jaeger, once
+//!   kube_api    a real Kubernetes API; every test gets a Corner of it
+//!   jaeger      a real Jaeger, which is asked for the spans it got
+//!   groundplane the binary under test, as a process
+//!   processes   what all of these are: process groups that cannot outlive us
+//!   scratch     folders that cannot outlive us either
+//!   eventually  awaits a condition, and says what it was when it does not come
+//! ```
+//!
+//! Everything here returns `anyhow::Result` rather than panic, since the demo and the benchmarks are programs, not tests.
+//! Nothing depends on the async runtime that it was started from: a test process runs one runtime per test, and shares
+//! one API server among them.
+
+pub mod eventually;
+pub mod groundplane;
+pub mod jaeger;
+pub mod kube_api;
+pub mod processes;
+pub mod scratch;
+pub mod tls;
+pub mod tools;
+
+pub use eventually::{eventually, eventually_within, throughout};
+pub use kube_api::{Corner, KubeApi, User};
