@@ -8,11 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use crate::eventually::eventually;
-use crate::processes::Child;
+use crate::processes::{Child, until};
 use crate::scratch::{Scratch, workspace_root};
 
 /// What to start, and how.
@@ -84,8 +83,12 @@ impl Launch {
     /// # Errors
     /// When the program has not been built, or does not start.
     pub fn start(self) -> Result<Process> {
+        let program = match &self.program {
+            Some(program) => program.clone(),
+            None => program()?,
+        };
         let mut process = Process {
-            program: program()?,
+            program,
             launch: self,
             run: 0,
             child: None,
@@ -164,22 +167,15 @@ impl Process {
     /// When it does not, or has ended; with the end of its log.
     pub async fn address(&self, listener: &str) -> Result<SocketAddr> {
         let child = self.child()?;
-        eventually(
+        until(
+            &[child],
             format_args!("{} listens as {listener}", child.name()),
             async || {
-                // Looked at before the log, so that the last lines of a process that ends are not missed.
-                let running = child.ensure_running();
-                match announced::address(&std::fs::read_to_string(child.log())?, listener) {
-                    Some(address) => Ok(Ok(address)),
-                    None => match running {
-                        // Its end is the answer, and is not awaited to change.
-                        Err(ended) => Ok(Err(ended)),
-                        Ok(()) => bail!("it has not said so\n{}", child.log_tail()),
-                    },
-                }
+                let log = std::fs::read_to_string(child.log())?;
+                announced::address(&log, listener).context("it has not said so")
             },
         )
-        .await?
+        .await
     }
 
     /// Waits until it says that it is ready to serve.
@@ -194,10 +190,7 @@ impl Process {
             .timeout(Duration::from_secs(5))
             .build()?;
         let child = self.child()?;
-        eventually(format_args!("{} is ready", child.name()), async || {
-            if let Err(ended) = child.ensure_running() {
-                return Ok(Err(ended));
-            }
+        until(&[child], format_args!("{} is ready", child.name()), async || {
             let answer = http.get(&url).send().await?;
             let status = answer.status();
             ensure!(
@@ -205,10 +198,9 @@ impl Process {
                 "/readyz says {status}: {}",
                 answer.text().await?
             );
-            Ok(Ok(()))
+            Ok(())
         })
         .await
-        .with_context(|| child.log_tail())?
     }
 
     /// Kills it as `kill -9` does.

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::eventually::eventually;
-use crate::processes::{Child, free_ports};
+use crate::processes::{Child, free_ports, until};
 use crate::scratch::Scratch;
 use crate::tools::{self, Tool};
 
@@ -21,6 +21,7 @@ const TRIES: u32 = 3;
 pub struct Jaeger {
     process: Child,
     otlp: u16,
+    otlp_http: u16,
     query: u16,
     http: reqwest::Client,
     _folder: Scratch,
@@ -100,27 +101,28 @@ impl Jaeger {
         let jaeger = Self {
             process,
             otlp,
+            otlp_http,
             query,
             http,
             _folder: folder,
         };
         let admin = format!("http://127.0.0.1:{admin}/");
-        eventually("jaeger is ready", async || {
-            // Its end is the answer, and is not awaited to change.
-            if let Err(ended) = jaeger.process.ensure_running() {
-                return Ok(Err(ended));
-            }
+        until(&[&jaeger.process], "jaeger is ready", async || {
             jaeger.http.get(&admin).send().await?.error_for_status()?;
-            Ok(Ok(()))
+            Ok(())
         })
-        .await
-        .with_context(|| jaeger.process.log_tail())??;
+        .await?;
         Ok(jaeger)
     }
 
     /// Where it takes spans, over OTLP and gRPC.
     pub fn otlp_endpoint(&self) -> String {
         format!("http://127.0.0.1:{}", self.otlp)
+    }
+
+    /// Where it takes spans, over OTLP and HTTP, as JSON or protobuf.
+    pub fn otlp_http_endpoint(&self) -> String {
+        format!("http://127.0.0.1:{}/v1/traces", self.otlp_http)
     }
 
     /// The base URL of its query API, for `/api/traces` and its like.

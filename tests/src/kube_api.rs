@@ -15,6 +15,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
+use k8s_openapi::api::core::v1::{Namespace, Service};
+use kube::Api;
 use tokio::sync::OnceCell;
 
 pub use audit::{Audit, Mark, Request};
@@ -22,7 +24,6 @@ pub use connection::{Connection, GATEWAY_NAMESPACE, GATEWAY_SERVICE_ACCOUNT, Use
 pub use corner::Corner;
 pub use objects::{NodeDraft, ServiceDraft, hostnames_of, ingress_of};
 
-use crate::eventually::eventually;
 use server::Servers;
 
 /// A running etcd and kube-apiserver. Dropping it ends both and removes their data.
@@ -109,8 +110,8 @@ impl KubeApi {
     ///
     /// # Errors
     /// When it does not run.
-    pub fn pause(&mut self) -> Result<()> {
-        self.servers.api()?.pause()
+    pub async fn pause(&mut self) -> Result<()> {
+        self.servers.api()?.pause().await
     }
 
     /// Lets kube-apiserver go on after [`KubeApi::pause`].
@@ -146,34 +147,24 @@ impl KubeApi {
     }
 }
 
-/// Waits until this API takes a Service, which needs its allocator of cluster addresses.
-async fn await_ready(connection: &Connection, ensure_running: impl Fn() -> Result<()>) -> Result<()> {
-    let client = connection.client(User::Admin)?;
-    // A server that has ended will not become ready, so its end is the answer; hence a result inside the result.
-    eventually("the API server is ready", async || {
-        if let Err(ended) = ensure_running() {
-            return Ok(Err(ended));
-        }
-        let ready = client
-            .request_text(http::Request::get("/readyz").body(Vec::new())?)
-            .await?;
-        ensure!(ready == "ok", "/readyz says {ready}");
-        let services =
-            kube::Api::<k8s_openapi::api::core::v1::Service>::namespaced(client.clone(), "default");
-        let own = services
-            .get("kubernetes")
-            .await
-            .context("the API's own Service")?;
-        ensure!(
-            own.spec.is_some_and(|spec| spec.cluster_ip.is_some()),
-            "the API's own Service has no address"
-        );
-        let namespaces = kube::Api::<k8s_openapi::api::core::v1::Namespace>::all(client.clone());
-        namespaces
-            .get("kube-system")
-            .await
-            .context("the namespace kube-system")?;
-        Ok(Ok(()))
-    })
-    .await?
+/// Looks whether this API takes a Service, which needs its allocator of cluster addresses, and has its own namespaces.
+async fn ensure_ready(client: &kube::Client) -> Result<()> {
+    let ready = client
+        .request_text(http::Request::get("/readyz").body(Vec::new())?)
+        .await?;
+    ensure!(ready == "ok", "/readyz says {ready}");
+    let own = Api::<Service>::namespaced(client.clone(), "default")
+        .get("kubernetes")
+        .await;
+    let spec = own.context("the API's own Service")?.spec;
+    ensure!(
+        spec.is_some_and(|spec| spec.cluster_ip.is_some()),
+        "the API's own Service has no address"
+    );
+    let namespaces = Api::<Namespace>::all(client.clone());
+    namespaces
+        .get("kube-system")
+        .await
+        .context("the namespace kube-system")
+        .map(drop)
 }

@@ -13,8 +13,8 @@ mod usage;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 
-pub use child::Child;
 pub(crate) use child::tail_of;
+pub use child::{Child, until};
 pub use reaper::Reaper;
 pub(crate) use reaper::reaper;
 pub use usage::Memory;

@@ -182,7 +182,7 @@ async fn an_api_of_ones_own_is_paused_stopped_and_started_with_its_data() -> Res
     corner.create_service(corner.service_draft("web")).await?;
     let services = corner.api::<Service>();
 
-    api.pause()?;
+    api.pause().await?;
     // The connection stands, and no answer comes. A second is a thousand times what a read takes.
     let silent = tokio::time::timeout(Duration::from_secs(1), services.get("web")).await;
     assert!(silent.is_err(), "a paused server has answered");
@@ -191,7 +191,7 @@ async fn an_api_of_ones_own_is_paused_stopped_and_started_with_its_data() -> Res
 
     api.stop_api().await?;
     assert!(services.get("web").await.is_err());
-    assert!(api.pause().is_err(), "there is nothing to pause");
+    assert!(api.pause().await.is_err(), "there is nothing to pause");
     let address = api.address();
     api.start_api().await?;
     assert_eq!(api.address(), address);

@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result};
 use groundplane_tests::groundplane::{Launch, Process};
 use groundplane_tests::jaeger::Jaeger;
 use groundplane_tests::scratch::Scratch;
+use serde_json::json;
 
 /// Says where it "listens" as groundplane does, with the number of its run as the port, and the rest on plain lines.
 const SCRIPT: &str = r#"#!/bin/sh
@@ -65,7 +66,7 @@ async fn a_process_keeps_its_folder_and_its_logs_over_restarts() -> Result<()> {
 async fn a_process_that_ends_before_it_listens_is_reported_at_once_with_its_output() -> Result<()> {
     let scripts = Scratch::new("scripts")?;
     let process = launch(&scripts)?.env("GROUNDPLANE_FAIL_POINT", "now").start()?;
-    let error = process.address("grpc").await.unwrap_err().to_string();
+    let error = format!("{:#}", process.address("grpc").await.unwrap_err());
     assert!(
         error.contains("exit status: 66") && error.contains("fail point: now"),
         "{error}"
@@ -75,9 +76,49 @@ async fn a_process_that_ends_before_it_listens_is_reported_at_once_with_its_outp
 }
 
 #[tokio::test]
-async fn jaeger_comes_up_and_knows_no_trace() -> Result<()> {
+async fn jaeger_gives_back_the_spans_that_it_was_sent() -> Result<()> {
+    const TRACE: &str = "0123456789abcdef0123456789abcdef";
     let jaeger = Jaeger::start().await?;
-    assert!(jaeger.otlp_endpoint().starts_with("http://127.0.0.1:"));
-    assert!(jaeger.spans("0123456789abcdef0123456789abcdef").await?.is_empty());
+    assert!(jaeger.spans(TRACE).await?.is_empty(), "it knows nothing yet");
+    let span = |service: &str, id: &str, parent: &str| {
+        json!({
+            "resource": { "attributes": [{ "key": "service.name", "value": { "stringValue": service } }] },
+            "scopeSpans": [{ "spans": [{
+                "traceId": TRACE, "spanId": id, "parentSpanId": parent, "name": "Allocate", "kind": 2,
+                "startTimeUnixNano": "1795219200000000000", "endTimeUnixNano": "1795219200001000000",
+                "attributes": [{ "key": "attempt", "value": { "intValue": "2" } }],
+            }] }],
+        })
+    };
+    let spans = [
+        span("gateway", "00000000000000a1", ""),
+        span("ipam", "00000000000000b2", "00000000000000a1"),
+    ];
+    let http = reqwest::Client::builder().no_proxy().build()?;
+    let sent = http
+        .post(jaeger.otlp_http_endpoint())
+        .json(&json!({ "resourceSpans": spans }))
+        .send()
+        .await?;
+    sent.error_for_status()?;
+
+    let spans = jaeger.trace_through(TRACE, &["gateway", "ipam"]).await?;
+    let ipam = spans
+        .iter()
+        .find(|span| span.service == "ipam")
+        .context("no span of ipam")?;
+    assert_eq!(
+        (ipam.name.as_str(), ipam.parent.as_deref()),
+        ("Allocate", Some("00000000000000a1"))
+    );
+    assert_eq!(ipam.tags.get("attempt").map(String::as_str), Some("2"));
+    let gateway = spans
+        .iter()
+        .find(|span| span.service == "gateway")
+        .context("no span of gateway")?;
+    assert_eq!(
+        (gateway.id.as_str(), gateway.parent.as_deref()),
+        ("00000000000000a1", None)
+    );
     Ok(())
 }

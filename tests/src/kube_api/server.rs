@@ -7,10 +7,9 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 
 use super::audit::POLICY;
-use super::await_ready;
-use super::connection::{Connection, tokens_csv};
-use crate::eventually::eventually;
-use crate::processes::{Child, free_ports};
+use super::connection::{Connection, User, tokens_csv};
+use super::ensure_ready;
+use crate::processes::{Child, free_ports, until};
 use crate::scratch::Scratch;
 use crate::tools::{self, Tool};
 
@@ -49,10 +48,9 @@ impl Servers {
         let [client, peer, secure] = free_ports()?;
         folder.write("tokens.csv", tokens_csv())?;
         folder.write("audit-policy.yaml", POLICY)?;
-        folder.write(
-            "sa.key",
-            rcgen::KeyPair::generate().context("make a key")?.serialize_pem(),
-        )?;
+        let key = rcgen::KeyPair::generate().context("make a key")?;
+        folder.write("sa.key", key.serialize_pem())?;
+        folder.write("sa.pub", key.public_key_pem())?;
 
         let etcd_url = format!("http://127.0.0.1:{client}");
         let command = etcd_command(etcd, &etcd_url, &format!("http://127.0.0.1:{peer}"), &folder);
@@ -85,19 +83,18 @@ impl Servers {
         ensure!(self.api.is_none(), "kube-apiserver runs already");
         let command = kube_apiserver_command(&self.program, &self.etcd_url, connection, &self.folder);
         let api = Child::spawn("kube-apiserver", command, self.folder.join("kube-apiserver.log"))?;
-        let both_run = || api.ensure_running().and_then(|()| self.etcd.ensure_running());
-        // The end of a server is the answer, and is not awaited to change.
-        eventually("kube-apiserver writes its certificate", async || {
-            let ended = both_run();
-            ensure!(ended.is_err() || connection.has_certificate(), "there is none");
-            Ok(ended)
+        let both = [&api, &self.etcd];
+        until(&both, "kube-apiserver writes its certificate", async || {
+            ensure!(connection.has_certificate(), "there is none");
+            Ok(())
         })
-        .await
-        .with_context(|| api.log_tail())??;
+        .await?;
         connection.write_kubeconfigs()?;
-        await_ready(connection, both_run)
-            .await
-            .with_context(|| api.log_tail())?;
+        let client = connection.client(User::Admin)?;
+        until(&both, "kube-apiserver is ready", async || {
+            ensure_ready(&client).await
+        })
+        .await?;
         self.api = Some(api);
         Ok(())
     }
@@ -132,7 +129,7 @@ fn kube_apiserver_command(program: &Path, etcd: &str, connection: &Connection, f
         .args(["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1"])
         .arg(file("cert-dir", "certificates"))
         .arg("--service-account-issuer=https://kubernetes.default.svc")
-        .arg(file("service-account-key-file", "sa.key"))
+        .arg(file("service-account-key-file", "sa.pub"))
         .arg(file("service-account-signing-key-file", "sa.key"))
         .arg(file("token-auth-file", "tokens.csv"))
         .arg("--authorization-mode=RBAC")

@@ -1,5 +1,6 @@
 //! One server process.
 
+use std::fmt::Display;
 use std::fs::OpenOptions;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::reaper;
-use crate::eventually::eventually_within;
+use crate::eventually::{eventually, eventually_within};
 
 /// How long a server may take to stop when it is asked to. Above groundplane's own bound for its drain, 25 s and 5 s.
 const STOP: Duration = Duration::from_secs(40);
@@ -120,12 +121,25 @@ impl Child {
         }
     }
 
-    /// Stops it in its tracks (SIGSTOP): connections stay open and get no answer.
+    /// Stops it in its tracks (SIGSTOP), and waits until it has: connections stay open and get no answer.
     ///
     /// # Errors
     /// When it has ended.
-    pub fn pause(&self) -> Result<()> {
-        self.signal(Signal::STOP)
+    pub async fn pause(&self) -> Result<()> {
+        self.signal(Signal::STOP)?;
+        // The signal is sent when the call returns, and each thread stops when it sees it.
+        eventually(format_args!("{} stops", self.name), async || {
+            for thread in std::fs::read_dir(format!("/proc/{}/task", self.pid()))? {
+                let stat = std::fs::read_to_string(thread?.path().join("stat"))?;
+                ensure!(
+                    stat.rsplit_once(") ")
+                        .is_some_and(|(_, state)| state.starts_with('T')),
+                    "{stat}"
+                );
+            }
+            Ok(())
+        })
+        .await
     }
 
     /// Lets it go on after [`Child::pause`].
@@ -188,6 +202,43 @@ impl Drop for Child {
     }
 }
 
+/// Waits for a condition that these processes bring about: [`eventually`], which gives up as soon as one of them has ended.
+///
+/// # Errors
+/// With the end of the log of the process that has ended, or of the first of them when the condition does not come.
+pub async fn until<T, F, L>(processes: &[&Child], what: impl Display, mut look: F) -> Result<T>
+where
+    F: FnMut() -> L,
+    L: Future<Output = Result<T>>,
+{
+    // An end is the answer, and is not awaited to change; hence a result inside the result.
+    let found = eventually(&what, || {
+        // Looked at first: what a process did before it ended still counts.
+        let ended = processes
+            .iter()
+            .find_map(|process| process.ensure_running().err());
+        let look = look();
+        async {
+            match (look.await, ended) {
+                (Ok(value), _) => Ok(Ok(value)),
+                (Err(_), Some(ended)) => Ok(Err(ended)),
+                (Err(error), None) => Err(error),
+            }
+        }
+    })
+    .await;
+    match found {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(ended)) => Err(ended.context(format!("{what}: it never will"))),
+        Err(error) => {
+            let tail = processes
+                .first()
+                .map_or_else(String::new, |process| process.log_tail());
+            bail!("{error:#}\n{tail}")
+        }
+    }
+}
+
 /// The last `lines` lines of a file, under a heading with its name.
 pub(crate) fn tail_of(file: &Path, lines: usize) -> String {
     let text = match std::fs::read(file) {
@@ -245,7 +296,7 @@ mod tests {
             error.contains("famous last words") && error.contains("exit status: 3"),
             "{error}"
         );
-        assert!(child.pause().is_err());
+        assert!(child.pause().await.is_err());
         child.kill9().await
     }
 
@@ -261,13 +312,9 @@ mod tests {
             Ok(())
         })
         .await?;
-        child.pause()?;
+        child.pause().await?;
         child.signal(Signal::TERM)?;
-        let state = std::fs::read_to_string(format!("/proc/{}/stat", child.pid()))?;
-        assert!(
-            state.contains(") T ") || child.exit_status()?.is_none(),
-            "{state}"
-        );
+        assert!(child.exit_status()?.is_none());
         child.resume()?;
         assert_eq!(child.wait(KILL).await?.code(), Some(7));
         Ok(())
