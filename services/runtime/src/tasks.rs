@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument as _, debug, error, info_span};
@@ -60,10 +61,19 @@ fn humantime(duration: Duration) -> String {
     format!("{:.1} s", duration.as_secs_f64())
 }
 
+/// When a task has to end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// When the process stops.
+    Ordinary,
+    /// After all ordinary ones.
+    Last,
+}
+
 #[derive(Default)]
 struct State {
     next: u64,
-    running: BTreeMap<u64, &'static str>,
+    running: BTreeMap<u64, (&'static str, Order)>,
     failure: Option<TaskError>,
 }
 
@@ -71,6 +81,7 @@ struct Inner {
     tracker: TaskTracker,
     token: CancellationToken,
     state: Mutex<State>,
+    ended: Notify,
 }
 
 /// The tasks of a process. Cheap to clone; all clones are the same.
@@ -87,6 +98,7 @@ impl Tasks {
                 tracker: TaskTracker::new(),
                 token: CancellationToken::new(),
                 state: Mutex::new(State::default()),
+                ended: Notify::new(),
             }),
         }
     }
@@ -98,10 +110,39 @@ impl Tasks {
 
     /// Starts a task that may end at any time. It must end soon after [`Tasks::token`] is cancelled.
     pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
-        self.start(name, async move {
+        self.start(name, Order::Ordinary, async move {
             task.await;
             None
         });
+    }
+
+    /// Starts a task that puts things away after the others: it may await [`Tasks::settled`]. The bound of the drain
+    /// holds for it, too.
+    pub fn spawn_last(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        self.start(name, Order::Last, async move {
+            task.await;
+            None
+        });
+    }
+
+    /// Waits until the process stops and every task has ended, save those of [`Tasks::spawn_last`].
+    pub async fn settled(&self) {
+        self.inner.token.cancelled().await;
+        loop {
+            // Made before the look, so that no end falls between.
+            let ended = self.inner.ended.notified();
+            let busy = self
+                .inner
+                .state
+                .lock()
+                .running
+                .values()
+                .any(|(_, order)| *order == Order::Ordinary);
+            if !busy {
+                return;
+            }
+            ended.await;
+        }
     }
 
     /// Starts a task without which the process is of no use: if it fails, or ends before the process was asked to
@@ -114,7 +155,7 @@ impl Tasks {
         E: Error + Send + Sync + 'static,
     {
         let token = self.token();
-        self.start(name, async move {
+        self.start(name, Order::Ordinary, async move {
             match task.await {
                 Ok(()) if token.is_cancelled() => None,
                 Ok(()) => Some(TaskError::Ended { name }),
@@ -142,15 +183,27 @@ impl Tasks {
         {
             return Ok(());
         }
-        let mut names: Vec<_> = self.inner.state.lock().running.values().copied().collect();
+        let mut names: Vec<_> = self
+            .inner
+            .state
+            .lock()
+            .running
+            .values()
+            .map(|(name, _)| *name)
+            .collect();
         names.sort_unstable();
         names.dedup();
         Err(DrainTimeout { waited: bound, names })
     }
 
     #[allow(clippy::disallowed_methods, reason = "the one place that starts tasks")]
-    fn start(&self, name: &'static str, task: impl Future<Output = Option<TaskError>> + Send + 'static) {
-        let running = Running::enter(self, name);
+    fn start(
+        &self,
+        name: &'static str,
+        order: Order,
+        task: impl Future<Output = Option<TaskError>> + Send + 'static,
+    ) {
+        let running = Running::enter(self, name, order);
         let tasks = self.clone();
         let task = async move {
             let failure = match AssertUnwindSafe(task).catch_unwind().await {
@@ -199,12 +252,12 @@ struct Running {
 }
 
 impl Running {
-    fn enter(tasks: &Tasks, name: &'static str) -> Self {
+    fn enter(tasks: &Tasks, name: &'static str, order: Order) -> Self {
         let inner = Arc::clone(&tasks.inner);
         let mut state = inner.state.lock();
         let id = state.next;
         state.next += 1;
-        state.running.insert(id, name);
+        state.running.insert(id, (name, order));
         drop(state);
         Self { inner, id }
     }
@@ -213,6 +266,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.inner.state.lock().running.remove(&self.id);
+        self.inner.ended.notify_waiters();
     }
 }
 
@@ -269,6 +323,25 @@ mod tests {
         tasks.spawn("odd", async { panic!("at the disco") });
         let error = tasks.wait().await.unwrap_err();
         assert_eq!(error.to_string(), "task `odd` panicked: at the disco");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_last_task_can_wait_for_all_others() {
+        let tasks = Tasks::new();
+        let (send, receive) = tokio::sync::oneshot::channel::<()>();
+        tasks.spawn("slow", async move { receive.await.unwrap() });
+        let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
+        let all = tasks.clone();
+        tasks.spawn_last("tidy", async move {
+            all.settled().await;
+            told.send(()).unwrap();
+        });
+        tasks.token().cancel();
+        assert!(tasks.drain(Duration::from_secs(1)).await.is_err());
+        assert!(heard.try_recv().is_err(), "`slow` still runs");
+        send.send(()).unwrap();
+        tasks.drain(Duration::from_secs(1)).await.unwrap();
+        heard.try_recv().unwrap();
     }
 
     #[tokio::test(start_paused = true)]

@@ -135,20 +135,26 @@ enum Step<'a> {
     Index(usize),
 }
 
+/// Takes a path apart: `pools[1].labels["a.b"]`.
 fn steps(path: &str) -> Option<Vec<Step<'_>>> {
-    let mut steps = Vec::new();
-    for part in path.split('.').filter(|part| !part.is_empty()) {
-        let (key, mut rest) = part.split_at(part.find('[').unwrap_or(part.len()));
-        if !key.is_empty() {
+    let (mut steps, mut rest) = (Vec::new(), path);
+    while !rest.is_empty() {
+        if let Some(quoted) = rest.strip_prefix("[\"") {
+            let (key, tail) = quoted.split_once("\"]")?;
             steps.push(Step::Key(key));
-        }
-        while let Some(inner) = rest.strip_prefix('[') {
-            let (index, tail) = inner.split_once(']')?;
+            rest = tail;
+        } else if let Some(index) = rest.strip_prefix('[') {
+            let (index, tail) = index.split_once(']')?;
             steps.push(Step::Index(index.parse().ok()?));
             rest = tail;
-        }
-        if !rest.is_empty() {
-            return None;
+        } else {
+            let name = rest.strip_prefix('.').unwrap_or(rest);
+            let (key, tail) = name.split_at(name.find(['.', '[']).unwrap_or(name.len()));
+            if key.is_empty() {
+                return None;
+            }
+            steps.push(Step::Key(key));
+            rest = tail;
         }
     }
     Some(steps)

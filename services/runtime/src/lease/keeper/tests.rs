@@ -1,0 +1,175 @@
+use http::{Method, Request, Response, StatusCode};
+use kube::client::Body;
+use pretty_assertions::assert_eq;
+use tower_test::mock::{Handle, SendResponse};
+
+use super::*;
+use crate::lease::{self, Leadership};
+
+type ApiServer = Handle<Request<Body>, Response<Body>>;
+
+struct Fixture {
+    api: ApiServer,
+    leadership: Leadership,
+    annotations: watch::Sender<BTreeMap<String, String>>,
+    tasks: Tasks,
+}
+
+fn fixture() -> Fixture {
+    let (service, api) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+    let client = kube::Client::new(service, "default");
+    let (annotations, follow) = watch::channel(BTreeMap::from([("store".to_owned(), "s1".to_owned())]));
+    let tasks = Tasks::new();
+    let leadership = lease::start(client, LeaseConfig::new("ns", "groundplane", "a"), follow, &tasks);
+    Fixture {
+        api,
+        leadership,
+        annotations,
+        tasks,
+    }
+}
+
+async fn expect(api: &mut ApiServer, method: Method) -> (Value, SendResponse<Response<Body>>) {
+    let (request, answer) = api.next_request().await.expect("a request");
+    let (head, body) = request.into_parts();
+    assert_eq!(head.method, method);
+    assert!(
+        head.uri
+            .path()
+            .starts_with("/apis/coordination.k8s.io/v1/namespaces/ns/leases"),
+        "{}",
+        head.uri
+    );
+    let bytes = body.collect_bytes().await.unwrap();
+    (
+        if bytes.is_empty() {
+            Value::Null
+        } else {
+            serde_json::from_slice(&bytes).unwrap()
+        },
+        answer,
+    )
+}
+
+fn lease(version: &str, holder: &str, transitions: i64) -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": { "name": "groundplane", "namespace": "ns", "resourceVersion": version,
+                      "annotations": { "store": holder } },
+        "spec": { "holderIdentity": holder, "leaseDurationSeconds": 15, "leaseTransitions": transitions },
+    })
+}
+
+fn ok(body: &Value) -> Response<Body> {
+    Response::new(Body::from(serde_json::to_vec(body).unwrap()))
+}
+
+fn refusal(code: u16, reason: &str) -> Response<Body> {
+    let status =
+        json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code });
+    let mut response = ok(&status);
+    *response.status_mut() = StatusCode::from_u16(code).unwrap();
+    response
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_free_lease_is_taken_renewed_with_annotations_and_released_last() {
+    let Fixture {
+        mut api,
+        leadership,
+        annotations,
+        tasks,
+    } = fixture();
+    assert!(!leadership.is_leader());
+    let (_, answer) = expect(&mut api, Method::GET).await;
+    answer.send_response(ok(&lease("7", "", 4)));
+    let (body, answer) = expect(&mut api, Method::PATCH).await;
+    assert_eq!(
+        body["metadata"],
+        json!({ "resourceVersion": "7", "annotations": { "store": "s1" } })
+    );
+    assert_eq!(body["spec"]["holderIdentity"], "a");
+    assert_eq!(body["spec"]["leaseTransitions"], 5);
+    assert!(body["spec"]["acquireTime"].is_string());
+    answer.send_response(ok(&lease("8", "a", 5)));
+    leadership.acquired().await;
+    assert_eq!(leadership.transitions(), 5);
+    assert_eq!(
+        leadership.lease_annotations()["store"],
+        "",
+        "as the one before us left them"
+    );
+
+    annotations
+        .send(BTreeMap::from([("revision".to_owned(), "9".to_owned())]))
+        .unwrap();
+    let (body, answer) = expect(&mut api, Method::PATCH).await;
+    assert_eq!(
+        body["metadata"],
+        json!({ "resourceVersion": "8", "annotations": { "store": null, "revision": "9" } })
+    );
+    assert_eq!(body["spec"].get("acquireTime"), None);
+    let renewed = leadership.valid_until();
+    answer.send_response(ok(&lease("9", "a", 5)));
+    leadership.standing.clone().wait_for(|standing| standing.valid_until > renewed).await.unwrap();
+
+    let (finish, finished) = tokio::sync::oneshot::channel::<()>();
+    tasks.spawn("writer", async move { finished.await.unwrap() });
+    tasks.token().cancel();
+    leadership.lost().await;
+    finish.send(()).unwrap();
+    let (body, answer) = expect(&mut api, Method::PATCH).await;
+    assert_eq!(body["metadata"]["resourceVersion"], "9");
+    assert_eq!(body["spec"]["holderIdentity"], "");
+    answer.send_response(ok(&lease("10", "", 5)));
+    tasks.drain(Duration::from_secs(1)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_race_is_read_again() {
+    let Fixture {
+        mut api,
+        leadership,
+        annotations: _annotations,
+        tasks: _tasks,
+    } = fixture();
+    expect(&mut api, Method::GET)
+        .await
+        .1
+        .send_response(refusal(404, "NotFound"));
+    let (body, answer) = expect(&mut api, Method::POST).await;
+    assert_eq!(body["spec"]["leaseTransitions"], 1);
+    answer.send_response(refusal(409, "AlreadyExists"));
+    expect(&mut api, Method::GET)
+        .await
+        .1
+        .send_response(ok(&lease("1", "b", 1)));
+    // `b` holds it: nothing but reads until it has run out.
+    expect(&mut api, Method::GET)
+        .await
+        .1
+        .send_response(ok(&lease("1", "b", 1)));
+    assert!(!leadership.is_leader());
+}
+
+#[tokio::test(start_paused = true)]
+async fn leadership_ends_by_itself_when_the_api_server_is_silent() {
+    let Fixture {
+        mut api,
+        leadership,
+        annotations: _annotations,
+        tasks: _tasks,
+    } = fixture();
+    expect(&mut api, Method::GET)
+        .await
+        .1
+        .send_response(ok(&lease("7", "", 4)));
+    let (_, answer) = expect(&mut api, Method::PATCH).await;
+    answer.send_response(ok(&lease("8", "a", 5)));
+    leadership.acquired().await;
+    let until = leadership.valid_until().unwrap();
+    // Nobody answers any more.
+    leadership.lost().await;
+    assert!(!leadership.is_leader());
+    assert_eq!(Instant::now(), until);
+}
