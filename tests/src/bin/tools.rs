@@ -1,6 +1,7 @@
 //! `cargo run -p groundplane-tests --bin tools -- ensure`: the programs that the tests run on are there after it.
 
 use std::io::Write as _;
+use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Parser, Subcommand};
@@ -28,10 +29,21 @@ enum Action {
     },
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> ExitCode {
+    match run(Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // One line that a person acts on, with no trace of where in our code it came from.
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> anyhow::Result<()> {
     // Progress goes to standard error, so that the output of `path` is a path.
     let mut say = |line: &str| eprintln!("{line}");
-    match Arguments::parse().command {
+    match arguments.command {
         Action::Ensure { tools } => {
             let tools = if tools.is_empty() {
                 Tool::ALL.to_vec()
