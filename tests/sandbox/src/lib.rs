@@ -1,1 +1,61 @@
-//! placeholder
+//! A cloud in a box: the Equinix Metal HTTP API, as far as a Kubernetes controller uses it, with faults on demand and a journal of
+//! every call. In memory, on loopback, ids that repeat from run to run.
+//!
+//! ```text
+//!   client ──HTTP──▶ http::intercept ──▶ api (one function a call) ──▶ cloud (state, one mutex)
+//!                    │ journal, fault,
+//!                    │ token, rate limit
+//!                    ▼
+//!                    http::spoil: what goes wrong on the way back
+//!   test ──▶ Sandbox, Project, Faults, Journal        tool ──HTTP──▶ /sandbox/v1 (http::admin)
+//! ```
+//!
+//! Each test takes a [`Project`] of its own: tokens, ids, addresses, faults and journal are apart, so tests share a sandbox.
+//!
+//! What is emulated: devices, reservations and assignments, BGP configuration, sessions and neighbours, with paging, `include`
+//! and `exclude`, quotas, asynchronous states, both shapes of error bodies and rate limits. The real service closed in
+//! 2026, so what its documents do not say is a guess; each guess is written down where it is made (`cloud::reservations`, `cloud::bgp`,
+//! `api::bgp`). In general: an object of somebody else's project answers 403, one that does not exist 404.
+//!
+//! ```no_run
+//! # async fn example() {
+//! use groundplane_sandbox::{Action, DeviceOptions, FaultRule, ProjectOptions, Sandbox};
+//!
+//! let sandbox = Sandbox::start().await;
+//! let project = sandbox.project(ProjectOptions { quota: Some(5), ..ProjectOptions::default() });
+//! let device = project.add_device(DeviceOptions::named("node-a"));
+//! project.fault(FaultRule::on("GET", "/devices/{id}", Action::status(500)).object(device.to_string()).first(3));
+//! let mark = project.journal().mark();
+//! // ... talk to project.base_url() with project.token() ...
+//! assert_eq!(project.journal().calls(mark, "GET", "/devices/{id}").len(), 4);
+//! # }
+//! ```
+
+mod addressing;
+mod api;
+mod cloud;
+mod error;
+mod fault;
+mod http;
+mod ident;
+mod journal;
+mod locations;
+mod model;
+mod options;
+mod ordered;
+mod paging;
+mod project;
+mod sandbox;
+mod shapes;
+
+pub use cloud::SetupError;
+pub use fault::{Action, FaultId, FaultRule, FaultStatus, Faults, RandomPlan, StatusFault, When};
+pub use ident::{AssignmentId, DeviceId, ProjectId, ReservationId, SessionId};
+pub use journal::{Entry, Journal};
+pub use model::{
+    Assignment, BgpConfig, BgpStatus, DeploymentType, Device, DeviceState, Reservation, ReservationKind,
+    ReservationState, Session,
+};
+pub use options::{Choice, DeviceOptions, ProjectOptions, RateLimit, ReservationOptions, SandboxOptions};
+pub use project::Project;
+pub use sandbox::{Sandbox, StartError};

@@ -1,0 +1,158 @@
+//! What happens to every call of the API before and after it is worked on: it is written down, may go wrong, is counted,
+//! and must be allowed.
+
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{MatchedPath, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Request, Response};
+use axum::middleware::Next;
+use serde_json::Value;
+
+use super::spoil::{self, injected, sever};
+use super::{Shared, respond};
+use crate::api::BASE;
+use crate::cloud::{Access, Allowance};
+use crate::error::ApiError;
+use crate::fault::{Action, CallView};
+use crate::ident::ProjectId;
+use crate::journal::Entry;
+
+/// The longest request body that is read.
+const MOST_BODY: usize = 1 << 20;
+
+pub(super) async fn intercept(
+    State(shared): State<Shared>,
+    request: Request<Body>,
+    next: Next,
+) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let Ok(body) = to_bytes(body, MOST_BODY).await else {
+        return respond(ApiError::BadRequest("the body cannot be read".to_owned()).into());
+    };
+    let access = access(&shared, &parts.headers);
+    let route = route(&parts);
+    let path = parts
+        .uri
+        .path_and_query()
+        .map_or("", |path| path.as_str())
+        .to_owned();
+    let project = project_of(access, &parts);
+    let open = shared.journal.begin(Entry {
+        sequence: 0,
+        project,
+        method: parts.method.to_string(),
+        route: route.clone(),
+        path: path.clone(),
+        status: None,
+        fault: None,
+        duration_us: None,
+        body: (!body.is_empty()).then(|| readable(&body)),
+    });
+    let verdict = shared.faults.decide(&CallView {
+        project,
+        method: parts.method.as_str(),
+        route: &route,
+        path: &path,
+        body: &body,
+    });
+    if let Some(name) = verdict.name() {
+        open.fault(&name);
+    }
+    if !verdict.latency.is_zero() {
+        tokio::time::sleep(verdict.latency).await;
+    }
+    let response = match verdict.action {
+        Some(Action::Status(fault)) => injected(&fault),
+        Some(Action::Hang) => std::future::pending().await,
+        Some(Action::DropBefore) => sever(),
+        after => {
+            let response = process(
+                &shared,
+                access,
+                Request::from_parts(parts, Body::from(body)),
+                next,
+            )
+            .await;
+            match after {
+                Some(action) => spoil::spoil(response, action).await,
+                None => response,
+            }
+        }
+    };
+    open.finish((!spoil::is_severed(&response)).then(|| response.status().as_u16()));
+    response
+}
+
+/// The call itself, for whoever may make it and has not made too many.
+async fn process(
+    shared: &Shared,
+    access: Option<Access>,
+    mut request: Request<Body>,
+    next: Next,
+) -> Response<Body> {
+    let Some(access) = access else {
+        return respond(ApiError::Unauthorized.into());
+    };
+    let allowance = match access {
+        Access::Account => None,
+        Access::Project(id) => {
+            let now = shared.clock.now();
+            shared
+                .cloud
+                .lock()
+                .project(id)
+                .and_then(|project| project.count_call(now))
+        }
+    };
+    let mut response = if allowance.is_some_and(|allowance| allowance.refuse) {
+        respond(ApiError::RateLimited.into())
+    } else {
+        request.extensions_mut().insert(access);
+        next.run(request).await
+    };
+    if let Some(allowance) = allowance {
+        tell(response.headers_mut(), allowance);
+    }
+    response
+}
+
+fn tell(headers: &mut HeaderMap, allowance: Allowance) {
+    headers.insert("x-ratelimit-limit", HeaderValue::from(allowance.limit));
+    headers.insert("x-ratelimit-remaining", HeaderValue::from(allowance.remaining));
+    headers.insert("x-ratelimit-reset", HeaderValue::from(allowance.reset));
+}
+
+fn access(shared: &Shared, headers: &HeaderMap) -> Option<Access> {
+    let token = headers.get("x-auth-token")?.to_str().ok()?;
+    shared.cloud.lock().access(token)
+}
+
+/// The route below the base; `-` where there is none.
+fn route(parts: &Parts) -> String {
+    parts
+        .extensions
+        .get::<MatchedPath>()
+        .and_then(|path| path.as_str().strip_prefix(BASE))
+        .unwrap_or("-")
+        .to_owned()
+}
+
+/// The project of the token; with an account's token, or none that is known, the one in the path.
+fn project_of(access: Option<Access>, parts: &Parts) -> Option<ProjectId> {
+    match access {
+        Some(Access::Project(id)) => Some(id),
+        _ => parts
+            .uri
+            .path()
+            .strip_prefix(BASE)?
+            .strip_prefix("/projects/")?
+            .split('/')
+            .next()?
+            .parse()
+            .ok(),
+    }
+}
+
+fn readable(body: &Bytes) -> Value {
+    serde_json::from_slice(body).unwrap_or_else(|_| Value::String(String::from_utf8_lossy(body).into_owned()))
+}
