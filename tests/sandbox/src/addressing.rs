@@ -1,6 +1,7 @@
 //! Which address a project's machines and reservations get. Pure arithmetic.
 //!
-//! Each of 128 projects has slices of its own (the 129th shares those of the first: projects never see one another):
+//! Each of 128 projects has slices of its own (the 129th shares those of the first: projects never see one
+//! another):
 //!
 //! | what | slice of a project | room |
 //! |---|---|---|
@@ -8,8 +9,8 @@
 //! | public IPv4 that is reserved | second half of it | 16,384 addresses |
 //! | private IPv4 of machines | first half of a /15 of 10.0.0.0/8, a /31 each, out of /25 blocks | 32,768 machines |
 //! | private IPv4 that is reserved | second half of it | 65,536 addresses |
-//! | public IPv6 of machines | 2001:db8:N::/56, a /127 each | as many |
-//! | public IPv6 that is reserved | 2001:db8:N:8000::/64 | as many |
+//! | public IPv6 of machines | `2001:db8:N::/56`, a /127 each | as many |
+//! | public IPv6 that is reserved | `2001:db8:N:8000::/64` | as many |
 //!
 //! Nothing here is ever routed, so it may be space that nobody can own: shared and documentation ranges.
 
@@ -122,7 +123,7 @@ impl AddressPlan {
     }
 }
 
-/// 2001:db8:N::, as a number.
+/// `2001:db8:N::`, as a number.
 fn v6_base(project: u32) -> u128 {
     (0x2001_0db8_u128 << 96) | (u128::from(project) << 80)
 }
@@ -130,8 +131,8 @@ fn v6_base(project: u32) -> u128 {
 /// Blocks by first address, with the length of each. Blocks never overlap.
 pub(crate) type UsedBlocks<V> = BTreeMap<IpAddr, V>;
 
-/// A range out of which blocks of 1, 2, 4 … addresses are taken, each the next free one after the last, so that a
-/// released address rests for as long as possible.
+/// A range out of which blocks of 1, 2, 4 … addresses are taken, each the next free one after the last, so that
+/// a released address rests for as long as possible.
 #[derive(Debug)]
 pub(crate) struct BlockPool {
     family: Family,

@@ -1,5 +1,5 @@
-//! The calls of the Equinix Metal API: one function a call, from what was asked to what is answered, with the cloud
-//! in hand. [`CALLS`] is the whole surface.
+//! The calls of the Equinix Metal API: one function a call, from what was asked to what is answered, with the
+//! cloud in hand. [`CALLS`] is the whole surface.
 
 mod bgp;
 mod devices;
@@ -29,8 +29,8 @@ pub(crate) struct Ask<'a> {
 }
 
 impl Ask<'_> {
-    /// The body: 400 where it is not JSON, 422 where it is not what the call takes. Fields that are not known are ignored, as
-    /// the real API does.
+    /// The body: 400 where it is not JSON, 422 where it is not what the call takes. Fields that are not known
+    /// are ignored, as the real API does.
     fn json<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
         let body = if self.body.is_empty() { b"{}" } else { self.body };
         serde_json::from_slice(body).map_err(|error| {

@@ -1,5 +1,5 @@
-//! The state: projects and what is in them. One value behind one mutex; every method is synchronous, so each call
-//! of the API happens at one instant.
+//! The state: projects and what is in them. One value behind one mutex; every method is synchronous, so each
+//! call of the API happens at one instant.
 
 mod bgp;
 mod devices;

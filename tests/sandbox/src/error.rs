@@ -3,7 +3,8 @@
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 
-/// A refusal. The real API has two shapes of body, `error` and `errors`; both occur here, so that clients read both.
+/// A refusal. The real API has two shapes of body, `error` and `errors`; both occur here, so that clients read
+/// both.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ApiError {
     #[error("Invalid authentication token")]

@@ -310,7 +310,8 @@ pub struct FaultStatus {
     pub hits: u64,
 }
 
-/// The faults of a sandbox. Of several rules that hit a call latencies add up, and of the rest the oldest one acts.
+/// The faults of a sandbox. Of several rules that hit a call latencies add up, and of the rest the oldest one
+/// acts.
 #[derive(Debug, Default)]
 pub struct Faults {
     active: Mutex<Active>,

@@ -1,4 +1,5 @@
-//! The transport: a listener whose connections can be cut in the middle of an answer, the API's routes, and the admin's.
+//! The transport: a listener whose connections can be cut in the middle of an answer, the API's routes, and the
+//! admin's.
 
 mod admin;
 mod intercept;
@@ -33,7 +34,8 @@ use crate::journal::Journal;
 use crate::paging::Query;
 use spoil::Sever;
 
-/// How long to wait after the machine refused a connection (out of file descriptors), so that the loop does not spin.
+/// How long to wait after the machine refused a connection (out of file descriptors), so that the loop does not
+/// spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// What every request needs.
@@ -90,7 +92,8 @@ pub(crate) async fn serve(listener: TcpListener, shared: Shared) {
 struct Dropped;
 
 async fn connection(stream: TcpStream, router: Router, stop: CancellationToken) {
-    // Without it small answers would wait for the client's acknowledgement. Should it fail, they are merely slow.
+    // Without it small answers would wait for the client's acknowledgement. Should it fail, they are merely
+    // slow.
     stream.set_nodelay(true).ok();
     let service = service_fn(move |request: Request<Incoming>| {
         let mut router = router.clone();

@@ -62,7 +62,8 @@ id!(
     SessionId
 );
 
-/// What an id is for. Each kind counts for itself, so that devices keep their ids whatever happens to addresses.
+/// What an id is for. Each kind counts for itself, so that devices keep their ids whatever happens to
+/// addresses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Device,
@@ -106,7 +107,8 @@ pub(crate) fn uuid_of(seed: u64, number: u64) -> Uuid {
     uuid::Builder::from_random_bytes(bytes).into_uuid()
 }
 
-/// Spreads the bits of a number (the finaliser of splitmix64): a one-to-one mapping, so that distinct numbers stay distinct.
+/// Spreads the bits of a number (the finaliser of splitmix64): a one-to-one mapping, so that distinct numbers
+/// stay distinct.
 pub(crate) fn mix(number: u64) -> u64 {
     let mut x = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

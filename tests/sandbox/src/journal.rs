@@ -1,5 +1,5 @@
-//! Every call that reached the sandbox, in order: how tests count what was asked of a cloud. Headers, and so tokens, are never
-//! recorded; request bodies are, a BGP password among them.
+//! Every call that reached the sandbox, in order: how tests count what was asked of a cloud. Headers, and so
+//! tokens, are never recorded; request bodies are, a BGP password among them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -134,7 +134,8 @@ impl Journal {
         counts
     }
 
-    /// Waits until a call from `mark` on satisfies `wanted`, and returns it. Never returns where none does: put a timeout around it.
+    /// Waits until a call from `mark` on satisfies `wanted`, and returns it. Never returns where none does: put
+    /// a timeout around it.
     pub async fn wait_for(&self, mark: u64, wanted: impl Fn(&Entry) -> bool) -> Entry {
         let mut changes = self.changes.subscribe();
         loop {

@@ -1,5 +1,5 @@
-//! A cloud in a box: the Equinix Metal HTTP API, as far as a Kubernetes controller uses it, with faults on demand and a journal of
-//! every call. In memory, on loopback, ids that repeat from run to run.
+//! A cloud in a box: the Equinix Metal HTTP API, as far as a Kubernetes controller uses it, with faults on
+//! demand and a journal of every call. In memory, on loopback, ids that repeat from run to run.
 //!
 //! ```text
 //!   client ──HTTP──▶ http::intercept ──▶ api (one function a call) ──▶ cloud (state, one mutex)
@@ -10,12 +10,14 @@
 //!   test ──▶ Sandbox, Project, Faults, Journal        tool ──HTTP──▶ /sandbox/v1 (http::admin)
 //! ```
 //!
-//! Each test takes a [`Project`] of its own: tokens, ids, addresses, faults and journal are apart, so tests share a sandbox.
+//! Each test takes a [`Project`] of its own: tokens, ids, addresses, faults and journal are apart, so tests
+//! share a sandbox.
 //!
-//! What is emulated: devices, reservations and assignments, BGP configuration, sessions and neighbours, with paging, `include`
-//! and `exclude`, quotas, asynchronous states, both shapes of error bodies and rate limits. The real service closed in
-//! 2026, so what its documents do not say is a guess; each guess is written down where it is made (`cloud::reservations`, `cloud::bgp`,
-//! `api::bgp`). In general: an object of somebody else's project answers 403, one that does not exist 404.
+//! What is emulated: devices, reservations and assignments, BGP configuration, sessions and neighbours, with
+//! paging, `include` and `exclude`, quotas, asynchronous states, both shapes of error bodies and rate limits.
+//! The real service closed in 2026, so what its documents do not say is a guess; each guess is written down
+//! where it is made (`cloud::reservations`, `cloud::bgp`, `api::bgp`). In general: an object of somebody else's
+//! project answers 403, one that does not exist 404.
 //!
 //! ```no_run
 //! # async fn example() {
@@ -24,7 +26,8 @@
 //! let sandbox = Sandbox::start().await;
 //! let project = sandbox.project(ProjectOptions { quota: Some(5), ..ProjectOptions::default() });
 //! let device = project.add_device(DeviceOptions::named("node-a"));
-//! project.fault(FaultRule::on("GET", "/devices/{id}", Action::status(500)).object(device.to_string()).first(3));
+//! let rule = FaultRule::on("GET", "/devices/{id}", Action::status(500));
+//! project.fault(rule.object(device.to_string()).first(3));
 //! let mark = project.journal().mark();
 //! // ... talk to project.base_url() with project.token() ...
 //! assert_eq!(project.journal().calls(mark, "GET", "/devices/{id}").len(), 4);

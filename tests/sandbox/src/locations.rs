@@ -1,4 +1,5 @@
-//! Metros and facilities that the sandbox knows. A facility is a metro's code with a number, or one of the old names.
+//! Metros and facilities that the sandbox knows. A facility is a metro's code with a number, or one of the old
+//! names.
 
 use uuid::Uuid;
 

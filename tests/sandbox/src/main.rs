@@ -16,7 +16,8 @@ use tokio::signal::unix::{SignalKind, signal};
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Args {
-    /// Where to listen; port 0 takes a free one. The admin API below /sandbox/v1 asks for no token: listen where friends are.
+    /// Where to listen; port 0 takes a free one. The admin API below /sandbox/v1 asks for no token: listen
+    /// where friends are.
     #[arg(long, env = "GROUNDPLANE_SANDBOX_LISTEN", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
     /// Projects, as NAME or NAME=UUID, separated by commas.

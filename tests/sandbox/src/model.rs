@@ -1,4 +1,5 @@
-//! The objects of the cloud. What the library hands out are copies: to change the cloud, ask [`crate::Project`].
+//! The objects of the cloud. What the library hands out are copies: to change the cloud, ask
+//! [`crate::Project`].
 
 use std::fmt;
 use std::net::IpAddr;

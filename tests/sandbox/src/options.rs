@@ -1,5 +1,5 @@
-//! What a test asks of the sandbox: how a project, a machine or a reservation should look. Every field has a default,
-//! and all of it can be sent as JSON to the admin API.
+//! What a test asks of the sandbox: how a project, a machine or a reservation should look. Every field has a
+//! default, and all of it can be sent as JSON to the admin API.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;

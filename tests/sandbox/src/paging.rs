@@ -72,8 +72,8 @@ impl Query {
         }
     }
 
-    /// Which page of `total` objects at `path` is asked for. A page beyond the last is empty, and `per_page` beyond what is allowed
-    /// is cut without a word, so clients have to follow `meta`.
+    /// Which page of `total` objects at `path` is asked for. A page beyond the last is empty, and `per_page`
+    /// beyond what is allowed is cut without a word, so clients have to follow `meta`.
     pub(crate) fn page(
         &self,
         path: &str,

@@ -1,4 +1,5 @@
-//! A project as a test holds it: what a person does in the cloud's console, and what the machines do by themselves.
+//! A project as a test holds it: what a person does in the cloud's console, and what the machines do by
+//! themselves.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -190,7 +191,8 @@ impl Project {
         self.read(|project| project.devices.values().cloned().collect())
     }
 
-    /// The addresses of a machine: its own, then those that were assigned. Empty where there is no such machine.
+    /// The addresses of a machine: its own, then those that were assigned. Empty where there is no such
+    /// machine.
     pub fn addresses(&self, id: DeviceId) -> Vec<Assignment> {
         self.read(|project| {
             let ids = project

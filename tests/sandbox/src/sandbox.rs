@@ -34,8 +34,8 @@ pub enum StartError {
     Thread(#[source] io::Error),
 }
 
-/// A cloud that runs until it is dropped. It has a thread and a runtime of its own: tests on several runtimes may
-/// share it, and pausing a test's clock does not stop it.
+/// A cloud that runs until it is dropped. It has a thread and a runtime of its own: tests on several runtimes
+/// may share it, and pausing a test's clock does not stop it.
 pub struct Sandbox {
     shared: Shared,
     address: SocketAddr,
@@ -55,7 +55,8 @@ impl Sandbox {
     /// Starts on a free port of the loopback interface, with defaults.
     ///
     /// # Panics
-    /// Where the machine has neither port nor thread: no test can go on then. [`Self::start_with`] returns the error.
+    /// Where the machine has neither port nor thread: no test can go on then. [`Self::start_with`] returns the
+    /// error.
     // `async`, so that callers stay as they are should starting ever have to wait.
     #[allow(
         clippy::unused_async,

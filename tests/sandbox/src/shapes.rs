@@ -1,5 +1,6 @@
-//! The JSON of the API, written straight from the objects. An `IPReservation` carries no field beyond the published schema, for the
-//! vendor's own SDK refuses to read one that does; a VRF block has a schema of its own.
+//! The JSON of the API, written straight from the objects. An `IPReservation` carries no field beyond the
+//! published schema, for the vendor's own SDK refuses to read one that does; a VRF block has a schema of its
+//! own.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -139,6 +140,7 @@ pub(crate) struct ParentBody {
     href: Link,
 }
 
+#[allow(clippy::struct_excessive_bools, reason = "the fields of the API")]
 #[derive(Debug, Serialize)]
 pub(crate) struct AssignmentBody {
     id: AssignmentId,
@@ -214,6 +216,10 @@ impl AssignmentBody {
 }
 
 /// Which parts of a machine are wanted.
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each part is wanted or not, whatever the others are"
+)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DeviceParts {
     pub(crate) addresses: bool,
@@ -271,6 +277,7 @@ impl<'a> DeviceBody<'a> {
     }
 }
 
+#[allow(clippy::struct_excessive_bools, reason = "the fields of the API")]
 #[derive(Debug, Serialize)]
 pub(crate) struct ReservationBody<'a> {
     id: ReservationId,
@@ -320,6 +327,7 @@ impl Serialize for Text {
     }
 }
 
+#[allow(clippy::struct_excessive_bools, reason = "the fields of the API")]
 #[derive(Debug, Serialize)]
 pub(crate) struct VrfBody<'a> {
     id: ReservationId,

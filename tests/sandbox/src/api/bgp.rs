@@ -134,7 +134,8 @@ pub(super) fn neighbors(cloud: &mut Cloud, ask: &Ask<'_>) -> Result<Reply, ApiEr
     Reply::ok(&Neighbors { bgp_neighbors })
 }
 
-/// What a machine has to know to speak BGP in the session's family. None: the switches are not known, or the machine has no address to speak from.
+/// What a machine has to know to speak BGP in the session's family. None: the switches are not known, or the
+/// machine has no address to speak from.
 fn neighbor<'a>(
     project: &'a ProjectState,
     config: &'a BgpConfig,

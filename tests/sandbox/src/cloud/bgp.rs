@@ -1,7 +1,7 @@
 //! BGP: a project enables it once and for all, a machine gets a session a family.
 //!
-//! Guesses, where the published API is silent: a second request to enable is refused whatever it says, a session needs BGP to be
-//! enabled, and a machine without a session has no neighbours.
+//! Guesses, where the published API is silent: a second request to enable is refused whatever it says, a
+//! session needs BGP to be enabled, and a machine without a session has no neighbours.
 
 use groundplane_core::Family;
 use jiff::Timestamp;

@@ -22,7 +22,8 @@ const PEERS_V4: [[u8; 4]; 2] = [[169, 254, 255, 1], [169, 254, 255, 2]];
 const PEERS_V6: [[u16; 8]; 2] = [[0xfc00, 0, 0, 0, 0, 0, 0, 0xe], [0xfc00, 0, 0, 0, 0, 0, 0, 0xf]];
 
 impl ProjectState {
-    /// Metro and facility from what was asked for, the rest from the project's defaults. A facility alone brings its metro.
+    /// Metro and facility from what was asked for, the rest from the project's defaults. A facility alone
+    /// brings its metro.
     pub(super) fn place(&self, metro: Option<&str>, facility: Option<&str>) -> Result<Place, SetupError> {
         let unknown = |code: &str| SetupError::UnknownPlace(code.to_owned());
         let default = self.options.facility.as_str();

@@ -1,8 +1,9 @@
 //! Reservations and assignments: who may have which address.
 //!
-//! Guesses, where the published API is silent: what `quantity` means for `public_ipv6` (addresses, as for IPv4; the real cloud gave
-//! whole /64 blocks), that a reservation in use cannot be deleted, that a machine's own addresses cannot be, that a
-//! machine must stand in the address's metro, and the wording of every refusal but `Address has already been taken`.
+//! Guesses, where the published API is silent: what `quantity` means for `public_ipv6` (addresses, as for IPv4;
+//! the real cloud gave whole /64 blocks), that a reservation in use cannot be deleted, that a machine's own
+//! addresses cannot be, that a machine must stand in the address's metro, and the wording of every refusal but
+//! `Address has already been taken`.
 
 use std::net::IpAddr;
 
@@ -90,7 +91,8 @@ fn prefix_length(family: Family, quantity: u32) -> Option<u8> {
 }
 
 impl ProjectState {
-    /// Reserves as a client asks: within the quota at once, beyond it `pending`, or refused where the client wants no waiting.
+    /// Reserves as a client asks: within the quota at once, beyond it `pending`, or refused where the client
+    /// wants no waiting.
     pub(crate) fn reserve(
         &mut self,
         request: ReservationRequest,

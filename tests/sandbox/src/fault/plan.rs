@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::{Action, CallView, FaultId, FaultStatus};
 use crate::ident::{ProjectId, digest, mix};
 
-/// Faults at random, the same for the same seed: whether the n-th call to an object fails, and how, follows from the seed, the
-/// method, the path with its query, the request's body and n. So it does not matter in which order objects are worked on.
+/// Faults at random, the same for the same seed: whether the n-th call to an object fails, and how, follows
+/// from the seed, the method, the path with its query, the request's body and n. So it does not matter in which
+/// order objects are worked on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomPlan {
@@ -27,7 +28,8 @@ pub struct RandomPlan {
     /// Calls to this route.
     #[serde(default)]
     pub route: Option<String>,
-    /// No object gets more faults than that, so that whoever tries again gets there in the end. `None`: no limit.
+    /// No object gets more faults than that, so that whoever tries again gets there in the end. `None`: no
+    /// limit.
     #[serde(default)]
     pub at_most: Option<u32>,
 }
@@ -76,7 +78,7 @@ impl ActivePlan {
         }
         let object = [call.method.as_bytes(), call.path.as_bytes(), call.body]
             .into_iter()
-            .fold(plan.seed, |so_far, part| digest(so_far, part));
+            .fold(plan.seed, digest);
         let tally = self.tallies.entry(object).or_default();
         self.calls += 1;
         tally.calls += 1;

@@ -1,10 +1,11 @@
-//! `/sandbox/v1`: what the library offers in process, for tests and tools in other processes. Nobody is asked for a token here, so
-//! it must be reachable by friends only.
+//! `/sandbox/v1`: what the library offers in process, for tests and tools in other processes. Nobody is asked
+//! for a token here, so it must be reachable by friends only.
 
 use std::net::IpAddr;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::{Response, StatusCode};
 use axum::routing::{delete, get, patch, post};
@@ -18,6 +19,7 @@ use crate::cloud::{Access, ProjectState, SetupError};
 use crate::error::ApiError;
 use crate::fault::{FaultId, FaultRule, RandomPlan};
 use crate::ident::{DeviceId, ProjectId, ReservationId};
+use crate::journal::Journal;
 use crate::model::{BgpStatus, DeviceState, ReservationState};
 use crate::options::{DeviceOptions, ProjectOptions, ReservationOptions};
 
@@ -100,7 +102,7 @@ async fn list_projects(State(shared): State<Shared>) -> Response<Body> {
         .projects()
         .map(|project| {
             json!({ "id": project.id, "name": project.name, "devices": project.devices.len(),
-                    "reservations": project.reservations.len(), "sessions": project.sessions.len() })
+                    "reservations": project.reservations.values().filter(|row| !row.management).count(), "sessions": project.sessions.len() })
         })
         .collect();
     drop(cloud);
@@ -117,17 +119,26 @@ async fn add_project(State(shared): State<Shared>, body: Bytes) -> Response<Body
     }))
 }
 
-/// Tells `null` from absence.
-fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
-    T::deserialize(deserializer).map(Some)
+/// A field that may be absent, `null` or a value; the three mean different things.
+#[derive(Debug, Default)]
+enum Given<T> {
+    #[default]
+    Absent,
+    Value(Option<T>),
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Given<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Option::deserialize(deserializer).map(Self::Value)
+    }
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ProjectChange {
     /// A number, or `null` for no limit.
-    #[serde(default, deserialize_with = "given")]
-    quota: Option<Option<u32>>,
+    #[serde(default)]
+    quota: Given<u32>,
     #[serde(default)]
     bgp_status: Option<BgpStatus>,
     /// All sessions go `up`.
@@ -142,7 +153,7 @@ async fn change_project(State(shared): State<Shared>, Path(id): Path<String>, bo
             &shared,
             |project| project.id == id,
             |project| {
-                if let Some(quota) = change.quota {
+                if let Given::Value(quota) = change.quota {
                     project.options.quota = quota;
                 }
                 if let Some(status) = change.bgp_status {
@@ -205,8 +216,8 @@ struct DeviceChange {
     #[serde(default)]
     peers: Option<Vec<IpAddr>>,
     /// A text, or `null` for the project's.
-    #[serde(default, deserialize_with = "given")]
-    bgp_password: Option<Option<String>>,
+    #[serde(default)]
+    bgp_password: Given<String>,
 }
 
 async fn change_device(State(shared): State<Shared>, Path(id): Path<String>, body: Bytes) -> Response<Body> {
@@ -223,7 +234,7 @@ async fn change_device(State(shared): State<Shared>, Path(id): Path<String>, bod
                 if let Some(peers) = change.peers {
                     device.peers = peers;
                 }
-                if let Some(password) = change.bgp_password {
+                if let Given::Value(password) = change.bgp_password {
                     device.bgp_password = password;
                 }
                 ok(&*device)
@@ -330,8 +341,8 @@ async fn add_plan(State(shared): State<Shared>, body: Bytes) -> Response<Body> {
     reply(read::<RandomPlan>(&body).and_then(|plan| created(&json!({ "id": shared.faults.plan(plan) }))))
 }
 
-async fn remove_fault(State(shared): State<Shared>, Path(id): Path<u64>) -> Response<Body> {
-    let removed = shared.faults.remove(FaultId(id));
+async fn remove_fault(State(shared): State<Shared>, Path(id): Path<String>) -> Response<Body> {
+    let removed = id.parse().is_ok_and(|id| shared.faults.remove(FaultId(id)));
     reply(if removed {
         ok(&json!({ "removed": true }))
     } else {
@@ -349,29 +360,39 @@ struct Scope {
     since: u64,
 }
 
-async fn clear_faults(State(shared): State<Shared>, Query(scope): Query<Scope>) -> Response<Body> {
-    shared.faults.clear(scope.project);
-    reply(ok(&json!({ "cleared": true })))
+type Scoped = Result<Query<Scope>, QueryRejection>;
+
+impl From<QueryRejection> for ApiError {
+    fn from(rejection: QueryRejection) -> Self {
+        Self::BadRequest(rejection.body_text())
+    }
 }
 
-async fn journal(State(shared): State<Shared>, Query(scope): Query<Scope>) -> Response<Body> {
+/// The part of the journal that is asked for.
+fn scoped(shared: &Shared, project: Option<ProjectId>) -> Journal {
+    project.map_or_else(|| shared.journal.clone(), |id| shared.journal.of(id))
+}
+
+async fn clear_faults(State(shared): State<Shared>, scope: Scoped) -> Response<Body> {
+    reply(scope.map_err(ApiError::from).and_then(|Query(scope)| {
+        shared.faults.clear(scope.project);
+        ok(&json!({ "cleared": true }))
+    }))
+}
+
+async fn journal(State(shared): State<Shared>, scope: Scoped) -> Response<Body> {
     // The mark first: what comes between the two is told again, rather than lost.
     let mark = shared.journal.mark();
-    let journal = scope
-        .project
-        .map_or_else(|| shared.journal.clone(), |id| shared.journal.of(id));
-    reply(ok(
-        &json!({ "mark": mark, "entries": journal.since(scope.since) }),
-    ))
+    reply(scope.map_err(ApiError::from).and_then(|Query(scope)| {
+        let entries = scoped(&shared, scope.project).since(scope.since);
+        ok(&json!({ "mark": mark, "entries": entries }))
+    }))
 }
 
-async fn journal_counts(State(shared): State<Shared>, Query(scope): Query<Scope>) -> Response<Body> {
+async fn journal_counts(State(shared): State<Shared>, scope: Scoped) -> Response<Body> {
     let mark = shared.journal.mark();
-    let journal = scope
-        .project
-        .map_or_else(|| shared.journal.clone(), |id| shared.journal.of(id));
-    let counts = journal.counts(scope.since);
-    reply(ok(
-        &json!({ "mark": mark, "total": counts.values().sum::<u64>(), "counts": counts }),
-    ))
+    reply(scope.map_err(ApiError::from).and_then(|Query(scope)| {
+        let counts = scoped(&shared, scope.project).counts(scope.since);
+        ok(&json!({ "mark": mark, "total": counts.values().sum::<u64>(), "counts": counts }))
+    }))
 }

@@ -1,5 +1,5 @@
-//! What happens to every call of the API before and after it is worked on: it is written down, may go wrong, is counted,
-//! and must be allowed.
+//! What happens to every call of the API before and after it is worked on: it is written down, may go wrong, is
+//! counted, and must be allowed.
 
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{MatchedPath, State};

@@ -76,14 +76,12 @@ async fn half(response: Response<Body>) -> Response<Body> {
         .insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
     let first = body.slice(..body.len() / 2);
     let chunks = stream::unfold(Some(first), |left| async move {
-        match left {
-            Some(chunk) => Some((Ok(chunk), None)),
-            None => {
-                // The first half goes out while we are not ready.
-                tokio::task::yield_now().await;
-                Some((Err(io::Error::from(io::ErrorKind::ConnectionAborted)), None))
-            }
+        if let Some(chunk) = left {
+            return Some((Ok(chunk), None));
         }
+        // The first half goes out while we are not ready.
+        tokio::task::yield_now().await;
+        Some((Err(io::Error::from(io::ErrorKind::ConnectionAborted)), None))
     });
     Response::from_parts(parts, Body::from_stream(chunks))
 }

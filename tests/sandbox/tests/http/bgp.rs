@@ -22,7 +22,7 @@ async fn open_session(client: &Client, device: impl std::fmt::Display, family: &
         .await
 }
 
-/// E23, E24: `{}` before, everything after.
+/// `{}` before, everything after.
 #[tokio::test]
 async fn bgp_is_enabled_once_and_for_all() {
     let (_sandbox, project, client) = start(ProjectOptions::default()).await;
@@ -47,7 +47,7 @@ async fn bgp_is_enabled_once_and_for_all() {
     }
     assert_eq!(project.bgp_config().unwrap().asn, 65_000);
 
-    // E25: support took it away.
+    // Support took it away.
     project.set_bgp_status(BgpStatus::Disabled);
     assert_eq!(client.get(&config).await.1["status"], "disabled");
     assert_eq!(client.post(&enable, other).await.0, 204);
@@ -92,7 +92,7 @@ async fn a_bad_bgp_request_is_refused() {
     assert!(project.bgp_config().is_none());
 }
 
-/// E27: a session that is there already.
+/// A session that is there already.
 #[tokio::test]
 async fn a_session_is_made_once_a_family() {
     let (_sandbox, project, client) = start(with_bgp()).await;
@@ -174,7 +174,7 @@ async fn sessions_of_a_project_come_in_pages() {
     assert_eq!(rows[0]["device"]["href"], format!("/metal/v1/devices/{device}"));
 }
 
-/// E29: what a node's annotations are made of.
+/// What a node's annotations are made of.
 #[tokio::test]
 async fn neighbours_tell_how_to_peer() {
     let (_sandbox, project, client) = start(with_bgp()).await;
@@ -197,7 +197,7 @@ async fn neighbours_tell_how_to_peer() {
     let (_, both) = client.get(&path).await;
     assert_eq!(both["bgp_neighbors"][1]["address_family"], 6);
 
-    // E30, E31, E32: what a person changes shows.
+    // What a person changes shows.
     project.set_bgp_password(device, Some("Other1234567"));
     project.set_bgp(65_100, None);
     project.set_peers(device, ["169.254.255.9".parse().unwrap()]);

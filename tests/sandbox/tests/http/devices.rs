@@ -151,7 +151,7 @@ async fn a_token_is_required_and_an_account_sees_all_projects() {
     assert_eq!(with(project.token()).await.unwrap().status(), 200);
 }
 
-/// E15: more devices than a page holds.
+/// More devices than a page holds.
 #[tokio::test]
 async fn devices_come_ten_a_page_and_the_pages_are_linked() {
     let (_sandbox, project, client) = start(ProjectOptions::default()).await;

@@ -71,7 +71,7 @@ fn reservation() -> serde_json::Value {
 
 #[tokio::test]
 async fn a_connection_dropped_before_has_no_effect_and_after_has() {
-    let (_sandbox, project, client) = start(ProjectOptions::default()).await;
+    let (sandbox, project, client) = start(ProjectOptions::default()).await;
     let ips = format!("/projects/{}/ips", project.id());
     let route = "/projects/{pid}/ips";
     for (action, made) in [
@@ -86,7 +86,7 @@ async fn a_connection_dropped_before_has_no_effect_and_after_has() {
             _ => assert!(sent.is_err(), "{action:?} was answered"),
         }
         assert_eq!(project.reservations().len(), made, "{action:?}");
-        assert!(_sandbox.faults().remove(rule));
+        assert!(sandbox.faults().remove(rule));
     }
     project.fault(FaultRule::on("POST", route, Action::StatusAfter(StatusFault::new(502))).first(1));
     assert_eq!(client.post(&ips, reservation()).await.0, 502);
@@ -139,7 +139,7 @@ async fn a_short_page_looks_complete_and_a_garbled_one_is_not_json() {
     assert_eq!(client.get(&path).await.1["devices"].as_array().unwrap().len(), 8);
 }
 
-/// E87: a call that is never answered.
+/// A call that is never answered.
 #[tokio::test]
 async fn a_hanging_call_is_seen_and_holds_up_nobody() {
     let (sandbox, project, client) = start(ProjectOptions::default()).await;
@@ -147,7 +147,7 @@ async fn a_hanging_call_is_seen_and_holds_up_nobody() {
     project.fault(FaultRule::on("GET", "/devices/{id}", Action::Hang).first(1));
     let path = format!("/devices/{device}");
     let journal = project.journal();
-    let mut hanging = std::pin::pin!(client.get(&path));
+    let mut hanging = std::pin::pin!(client.send(Method::GET, &path, None));
     let seen = tokio::select! {
         answer = &mut hanging => panic!("answered: {answer:?}"),
         seen = journal.wait_for(0, |entry| entry.fault.as_deref() == Some("hang")) => seen,
@@ -157,10 +157,16 @@ async fn a_hanging_call_is_seen_and_holds_up_nobody() {
         answer = &mut hanging => panic!("answered: {answer:?}"),
         other = client.get(&path) => assert_eq!(other.0, 200),
     }
-    // Stopping cuts what hangs.
+    // Stopping cuts what hangs, and closes the port.
     sandbox.stop();
-    let cut = client.send(Method::GET, &path, None).await;
-    assert!(cut.unwrap_err().is_connect());
+    assert!(hanging.await.is_err());
+    let late = Client::of(&project);
+    assert!(
+        late.send(Method::GET, &path, None)
+            .await
+            .unwrap_err()
+            .is_connect()
+    );
 }
 
 #[tokio::test]

@@ -161,7 +161,7 @@ async fn a_vrf_block_is_listed_with_a_schema_of_its_own() {
     );
 }
 
-/// E43: the quota is spent, and freed later.
+/// The quota is spent, and freed later.
 #[tokio::test]
 async fn over_the_quota_a_request_fails_or_waits_as_it_wishes() {
     let (_sandbox, project, client) = start(ProjectOptions {

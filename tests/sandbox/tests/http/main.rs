@@ -1,5 +1,11 @@
 //! The sandbox as a client sees it: over HTTP, one file a subject.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests fail as tests do"
+)]
+
 mod admin;
 mod bgp;
 mod binary;
