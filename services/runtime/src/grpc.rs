@@ -21,3 +21,6 @@ pub use listen::{BindError, BoundAddress, Listen, ParseListenError};
 pub use memory::{MemoryConnector, MemoryListener, memory};
 pub use server::{BoundServer, Limits, Server};
 pub use status::{Details, RpcError, forward, status};
+
+#[cfg(test)]
+mod tests;

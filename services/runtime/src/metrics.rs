@@ -37,7 +37,7 @@ impl Metrics {
         register(&mut self.registry.lock())
     }
 
-    /// All metrics in the text format of OpenMetrics.
+    /// All metrics in the text format of `OpenMetrics`.
     pub fn encode(&self) -> Result<String, fmt::Error> {
         let mut out = String::new();
         text::encode(&mut out, &self.registry.lock())?;

@@ -4,7 +4,6 @@
 //! process; the first such failure is what [`Tasks::wait`] returns. The lock guards two small collections and is
 //! never held across an await.
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
@@ -13,6 +12,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::telemetry::panics;
 use futures::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -42,8 +42,8 @@ pub enum TaskError {
     Panicked {
         /// The task.
         name: &'static str,
-        /// The panic's text.
-        message: String,
+        /// The panic's text, if it is a fixed one.
+        message: &'static str,
     },
 }
 
@@ -210,7 +210,7 @@ impl Tasks {
                 Ok(failure) => failure,
                 Err(panic) => Some(TaskError::Panicked {
                     name,
-                    message: panic_text(&*panic),
+                    message: panics::text(&*panic),
                 }),
             };
             if let Some(failure) = failure {
@@ -268,16 +268,6 @@ impl Drop for Running {
         self.inner.state.lock().running.remove(&self.id);
         self.inner.ended.notify_waiters();
     }
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> String {
-    if let Some(text) = panic.downcast_ref::<&'static str>() {
-        return (*text).to_owned();
-    }
-    panic
-        .downcast_ref::<String>()
-        .cloned()
-        .unwrap_or_else(|| "(no text)".to_owned())
 }
 
 #[cfg(test)]

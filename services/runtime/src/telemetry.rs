@@ -3,7 +3,7 @@
 //! Logs go to standard error, as text or JSON. Traces go by OTLP over gRPC where an endpoint is configured; their trace
 //! id is in each log line of a span. [`TelemetryGuard::shutdown`] is the last thing that a process does.
 
-mod panics;
+pub(crate) mod panics;
 pub mod trace;
 
 use std::time::Duration;

@@ -168,8 +168,8 @@ enum Raw {
     Signed(i64),
     Float(f64),
     Text(String),
-    List(Vec<Spanned<Raw>>),
-    Map(Vec<(Spanned<String>, Spanned<Raw>)>),
+    List(Vec<Spanned<Self>>),
+    Map(Vec<(Spanned<String>, Spanned<Self>)>),
 }
 
 impl From<Spanned<Raw>> for Node {

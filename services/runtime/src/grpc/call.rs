@@ -62,11 +62,12 @@ where
         debug!(reason = error.reason, error = %error, ?pause, "call is repeated");
         *last.lock() = Some(error.clone());
     });
-    match tokio::time::timeout(policy.total, tries).await {
-        Ok(result) => result,
-        Err(_) => {
-            let last = last.lock().take();
-            Err(last.unwrap_or_else(|| RpcError::timeout(format!("no answer within {:?}", policy.total))))
-        }
-    }
+    let Ok(result) = tokio::time::timeout(policy.total, tries).await else {
+        let last = last.lock().take();
+        return Err(last.unwrap_or_else(|| RpcError::timeout(format!("no answer within {:?}", policy.total))));
+    };
+    result
 }
+
+#[cfg(test)]
+mod tests;

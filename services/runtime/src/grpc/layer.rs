@@ -29,6 +29,9 @@ pub(crate) const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeou
 /// No unary call is worked on for longer.
 const LONGEST_DEADLINE: Duration = Duration::from_secs(60);
 
+/// The service that probes ask.
+const HEALTH: &str = "grpc.health.v1.Health";
+
 /// Shared by all calls of one server.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -79,10 +82,15 @@ impl Service<Request<Body>> for RpcService {
         let observer = shared.metrics.start(&method);
         let span = span(shared.name, &method);
         trace::adopt(&span, request.headers());
-        let Ok(permit) = Arc::clone(&shared.permits).try_acquire_owned() else {
-            let status = overloaded(shared.name);
-            finish(observer, &span, status.code());
-            return Box::pin(std::future::ready(Ok(status.into_http())));
+        // A busy server is alive: health is answered whatever the load.
+        let permit = match Arc::clone(&shared.permits).try_acquire_owned() {
+            Ok(permit) => Some(permit),
+            Err(_) if *method.service == *HEALTH => None,
+            Err(_) => {
+                let status = overloaded(shared.name);
+                finish(observer, &span, status.code());
+                return Box::pin(std::future::ready(Ok(status.into_http())));
+            }
         };
         let deadline = deadline(&method, request.headers().get(GRPC_TIMEOUT));
         let mut inner = self.inner.clone();
@@ -106,13 +114,13 @@ impl Service<Request<Body>> for RpcService {
 fn span(server: &'static str, method: &Method) -> Span {
     info_span!(
         "grpc",
-        otel.name = format_args!("{}/{}", method.service, method.method),
+        otel.name = format_args!("{}/{}", method.service, method.name),
         otel.kind = "server",
         otel.status_code = tracing::field::Empty,
         groundplane.service = server,
         rpc.system = "grpc",
         rpc.service = &*method.service,
-        rpc.method = &*method.method,
+        rpc.method = &*method.name,
         rpc.grpc.status_code = tracing::field::Empty,
     )
 }

@@ -12,7 +12,7 @@ use prost_types::FileDescriptorSet;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Method {
     pub(crate) service: Arc<str>,
-    pub(crate) method: Arc<str>,
+    pub(crate) name: Arc<str>,
     pub(crate) shape: Shape,
 }
 
@@ -66,7 +66,7 @@ impl Methods {
             path,
             Method {
                 service: Arc::clone(service),
-                method: method.into(),
+                name: method.into(),
                 shape,
             },
         );
@@ -95,7 +95,7 @@ impl Method {
     pub(crate) fn unknown() -> Self {
         Self {
             service: "unknown".into(),
-            method: "unknown".into(),
+            name: "unknown".into(),
             shape: Shape::Unknown,
         }
     }

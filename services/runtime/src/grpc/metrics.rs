@@ -71,7 +71,7 @@ impl RpcMetrics {
     pub(crate) fn start(&self, method: &Method) -> Observer {
         let labels = MethodLabels {
             service: Arc::clone(&method.service),
-            method: Arc::clone(&method.method),
+            method: Arc::clone(&method.name),
         };
         self.started.get_or_create(&labels).inc();
         Observer {

@@ -24,9 +24,9 @@ use super::health::HealthRpc;
 use super::layer::{RpcLayer, Shared};
 use super::listen::{BindError, BoundAddress, Listen, Listener};
 use super::methods::Methods;
-use crate::Context;
 use crate::args::ListenArgs;
 use crate::tls::ServerTls;
+use crate::{Context, Health};
 
 /// A ping this often to a silent client, and this long for its answer.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
@@ -262,7 +262,7 @@ impl BoundServer {
         for service in content.methods.services() {
             context.health.serves(service, &[]);
         }
-        let routes = with_infrastructure(&context, &mut content);
+        let routes = with_infrastructure(&context.health, &mut content);
         let layer = RpcLayer(Arc::new(Shared {
             name,
             methods: content.methods,
@@ -275,9 +275,9 @@ impl BoundServer {
             if let Some(tls) = tls.clone().filter(|_| listener.is_tcp()) {
                 builder = builder.tls_config(tls).map_err(crate::tls::TlsError::Config)?;
             }
-            let router = builder.layer(layer.clone()).add_routes(routes.clone());
+            let service = builder.layer(layer.clone()).add_routes(routes.clone());
             let incoming = connections(name, listener, stopping.clone(), severed.clone());
-            let serving = router.serve_with_incoming_shutdown(incoming, stopping.clone().cancelled_owned());
+            let serving = service.serve_with_incoming_shutdown(incoming, stopping.clone().cancelled_owned());
             context.tasks.spawn_critical(
                 name,
                 patient(serving, limits.drain, stopping.clone(), severed.clone()),
@@ -315,9 +315,9 @@ fn transport(limits: Limits) -> tonic::transport::Server {
 }
 
 /// The routes, with health and, where asked for, reflection.
-fn with_infrastructure(context: &Context, content: &mut Content) -> Routes {
+fn with_infrastructure(health: &Health, content: &mut Content) -> Routes {
     let mut routes = content.routes.take().unwrap_or_default();
-    routes = routes.add_service(HealthServer::new(HealthRpc(context.health.clone())));
+    routes = routes.add_service(HealthServer::new(HealthRpc(health.clone())));
     if !content.reflected.is_empty() {
         let mut builder = tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);

@@ -213,6 +213,8 @@ fn kind(status: &Status, ours: bool) -> ErrorKind {
     match status.code() {
         // A status with a source was made on this side: the connection failed, whatever tonic calls it.
         Code::Unknown | Code::Internal if status.source().is_some() => ErrorKind::Unavailable,
+        // Generated clients say this, without a source, when the connection's task is gone.
+        Code::Unknown if status.message().starts_with("Service was not ready") => ErrorKind::Unavailable,
         // tonic says so when a timeout of its own strikes ("Timeout expired"), and we never cancel and look.
         Code::Cancelled | Code::DeadlineExceeded => ErrorKind::Timeout,
         // Also what tonic says when a message is too long; that is no watch to start again.

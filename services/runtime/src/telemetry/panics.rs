@@ -3,20 +3,22 @@
 //! A panic's formatted text may hold anything, a secret included (`unwrap` prints the error with its fields), so only a
 //! text that stood in the source is logged.
 
-use std::panic::PanicHookInfo;
+use std::any::Any;
+
+/// Stands for a text that was put together at run time.
+const WITHHELD: &str = "(text withheld)";
 
 /// Logs panics instead of printing them.
 pub(crate) fn hook() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        tracing::error!(place, message = text(panic), "panic");
+        tracing::error!(place, text = text(panic.payload()), "panic");
     }));
 }
 
-fn text(panic: &PanicHookInfo<'_>) -> &'static str {
-    panic
-        .payload()
+pub(crate) fn text(payload: &(dyn Any + Send)) -> &'static str {
+    payload
         .downcast_ref::<&'static str>()
         .copied()
-        .unwrap_or("(text withheld)")
+        .unwrap_or(WITHHELD)
 }

@@ -225,7 +225,7 @@ impl<'a> Deserializer<'a> for Reader<'a> {
 
 /// The elements of a list that are not dropped.
 struct Items<'a> {
-    items: std::iter::Enumerate<std::slice::Iter<'a, Node>>,
+    rest: std::iter::Enumerate<std::slice::Iter<'a, Node>>,
     path: String,
     session: &'a Session,
 }
@@ -233,7 +233,7 @@ struct Items<'a> {
 impl<'a> Items<'a> {
     fn new(items: &'a [Node], path: &str, session: &'a Session) -> Self {
         Self {
-            items: items.iter().enumerate(),
+            rest: items.iter().enumerate(),
             path: path.to_owned(),
             session,
         }
@@ -247,7 +247,7 @@ impl<'a> SeqAccess<'a> for Items<'a> {
         &mut self,
         seed: T,
     ) -> Result<Option<T::Value>, DecodeError> {
-        for (index, node) in self.items.by_ref() {
+        for (index, node) in self.rest.by_ref() {
             let path = format!("{}[{index}]", self.path);
             if self.session.is_dropped(&path) {
                 continue;
@@ -264,7 +264,7 @@ impl<'a> SeqAccess<'a> for Items<'a> {
 
 /// The entries of a map that are not dropped.
 struct Entries<'a> {
-    entries: std::slice::Iter<'a, Entry>,
+    rest: std::slice::Iter<'a, Entry>,
     path: String,
     session: &'a Session,
     value: Option<(String, &'a Node)>,
@@ -273,7 +273,7 @@ struct Entries<'a> {
 impl<'a> Entries<'a> {
     fn new(entries: &'a [Entry], path: &str, session: &'a Session) -> Self {
         Self {
-            entries: entries.iter(),
+            rest: entries.iter(),
             path: path.to_owned(),
             session,
             value: None,
@@ -285,7 +285,7 @@ impl<'a> MapAccess<'a> for Entries<'a> {
     type Error = DecodeError;
 
     fn next_key_seed<K: DeserializeSeed<'a>>(&mut self, seed: K) -> Result<Option<K::Value>, DecodeError> {
-        for (key, place, node) in self.entries.by_ref() {
+        for (key, place, node) in self.rest.by_ref() {
             let path = join(&self.path, key);
             if self.session.is_dropped(&path) {
                 continue;

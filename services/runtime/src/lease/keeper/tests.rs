@@ -111,7 +111,12 @@ async fn a_free_lease_is_taken_renewed_with_annotations_and_released_last() {
     assert_eq!(body["spec"].get("acquireTime"), None);
     let renewed = leadership.valid_until();
     answer.send_response(ok(&lease("9", "a", 5)));
-    leadership.standing.clone().wait_for(|standing| standing.valid_until > renewed).await.unwrap();
+    leadership
+        .standing
+        .clone()
+        .wait_for(|standing| standing.valid_until > renewed)
+        .await
+        .unwrap();
 
     let (finish, finished) = tokio::sync::oneshot::channel::<()>();
     tasks.spawn("writer", async move { finished.await.unwrap() });
