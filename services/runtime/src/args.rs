@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::grpc::Listen;
-use crate::tls::ServerTls;
+use crate::tls::{ClientTls, ServerTls};
 
 /// Form of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -119,5 +119,113 @@ impl ListenArgs {
             key,
             client_ca: self.tls_client_ca.clone(),
         })
+    }
+}
+
+/// How this process proves who it is, and whom it trusts, when it calls other services.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Calling other services")]
+pub struct ClientTlsArgs {
+    /// Certificate authority whose servers are trusted, a PEM file; needed for `https://` addresses
+    #[arg(long, env = "GROUNDPLANE_CLIENT_CA", value_name = "FILE")]
+    pub client_ca: Option<PathBuf>,
+    /// Certificate chain that is shown to servers, a PEM file
+    #[arg(long, env = "GROUNDPLANE_CLIENT_CERT", value_name = "FILE", requires_all = ["client_key", "client_ca"])]
+    pub client_cert: Option<PathBuf>,
+    /// Private key of that certificate, a PEM file
+    #[arg(
+        long,
+        env = "GROUNDPLANE_CLIENT_KEY",
+        value_name = "FILE",
+        requires = "client_cert"
+    )]
+    pub client_key: Option<PathBuf>,
+}
+
+impl ClientTlsArgs {
+    /// The files that TLS needs, or `None` where it was not asked for.
+    pub fn tls(&self) -> Option<ClientTls> {
+        let ca = self.client_ca.clone()?;
+        let identity = self.client_cert.clone().zip(self.client_key.clone());
+        Some(ClientTls {
+            ca,
+            identity,
+            server_name: None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory as _, Parser};
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct All {
+        #[command(flatten)]
+        telemetry: TelemetryArgs,
+        #[command(flatten)]
+        admin: AdminArgs,
+        #[command(flatten)]
+        listen: ListenArgs,
+        #[command(flatten)]
+        client: ClientTlsArgs,
+    }
+
+    fn parse(arguments: &[&str]) -> Result<All, clap::Error> {
+        All::try_parse_from([&["groundplane"], arguments].concat())
+    }
+
+    #[test]
+    fn all_arguments_fit_together_and_have_a_variable() {
+        let command = All::command();
+        command.clone().debug_assert();
+        for argument in command
+            .get_arguments()
+            .filter(|argument| argument.get_id() != "help")
+        {
+            let variable = argument.get_env().unwrap().to_str().unwrap();
+            assert!(variable.starts_with("GROUNDPLANE_"), "{variable}");
+        }
+    }
+
+    #[test]
+    fn the_defaults_of_clap_and_of_the_code_are_the_same() {
+        let all = parse(&[]).unwrap();
+        let telemetry = TelemetryArgs::default();
+        assert_eq!(format!("{:?}", all.telemetry), format!("{telemetry:?}"));
+        assert_eq!(all.admin.admin_listen, AdminArgs::default().admin_listen);
+        assert!(all.listen.listen.is_empty() && all.listen.tls().is_none() && all.client.tls().is_none());
+    }
+
+    #[test]
+    fn addresses_may_be_given_several_times() {
+        let all = parse(&[
+            "--listen",
+            "127.0.0.1:0,unix:/run/x.sock",
+            "--listen",
+            "[::1]:9000",
+        ])
+        .unwrap();
+        assert_eq!(all.listen.listen.len(), 3);
+        assert!(parse(&["--listen", "nowhere"]).is_err());
+    }
+
+    #[test]
+    fn a_certificate_without_its_key_is_refused() {
+        assert!(parse(&["--tls-cert", "a.pem"]).is_err());
+        assert!(parse(&["--client-cert", "a.pem", "--client-ca", "b.pem"]).is_err());
+        let all = parse(&[
+            "--tls-cert",
+            "a.pem",
+            "--tls-key",
+            "a.key",
+            "--client-ca",
+            "b.pem",
+        ])
+        .unwrap();
+        assert!(all.listen.tls().is_some() && all.client.tls().is_some());
     }
 }

@@ -70,8 +70,9 @@ impl Health {
         component
     }
 
-    /// Declares that the gRPC service with this full name (`groundplane.ipam.v1.IpamService`) needs `components`. A
-    /// component that does not exist yet counts as not ready.
+    /// Declares that this process serves the gRPC service with this full name (`groundplane.ipam.v1.IpamService`), and
+    /// that it needs `components`; one that does not exist yet counts as not ready. Health checks of a service that nobody
+    /// declared get `NOT_FOUND`.
     pub fn serves(&self, service: impl Into<String>, components: &[&'static str]) {
         let service = service.into();
         self.state.send_modify(|state| {

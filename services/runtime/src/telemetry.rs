@@ -1,9 +1,10 @@
 //! Logs and traces of a process.
 //!
-//! Logs go to standard error, as text or JSON. Traces go by OTLP over gRPC where an endpoint is configured; their trace
-//! id is in each log line of a span. [`TelemetryGuard::shutdown`] is the last thing that a process does.
+//! Logs go to standard error, as text or JSON. Traces go by OTLP over gRPC where an endpoint is configured; what is logged
+//! while a call is answered carries its trace id. [`TelemetryGuard::shutdown`] is the last thing that a process does.
 
 pub(crate) mod panics;
+mod text;
 pub mod trace;
 
 use std::time::Duration;
@@ -13,7 +14,8 @@ use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_otlp::{SpanExporter, WithExportConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider};
-use tracing_subscriber::filter::{EnvFilter, LevelFilter};
+use tracing::Level;
+use tracing_subscriber::filter::{EnvFilter, LevelFilter, filter_fn};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -72,22 +74,29 @@ impl Telemetry {
                 source,
             })?;
         let provider = provider(service, args)?;
-        let traces = provider.as_ref().map(|provider| {
-            tracing_opentelemetry::layer()
-                .with_tracer(provider.tracer("groundplane"))
-                .with_location(false)
-                .with_threads(false)
-                .with_tracked_inactivity(false)
-        });
         Registry::default()
-            .with(filter)
-            .with(traces)
-            .with(logs(args.log_format))
+            .with(provider.as_ref().map(traces))
+            .with(logs(args.log_format).with_filter(filter))
             .try_init()
             .map_err(TelemetryError::Twice)?;
         panics::hook();
         Ok(TelemetryGuard { provider })
     }
+}
+
+/// Our own spans, whatever the log's filter says. Those of the libraries below would trace the export of traces, too.
+fn traces<S>(provider: &SdkTracerProvider) -> impl Layer<S> + use<S>
+where
+    S: tracing::Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
+{
+    tracing_opentelemetry::layer()
+        .with_tracer(provider.tracer("groundplane"))
+        .with_location(false)
+        .with_threads(false)
+        .with_tracked_inactivity(false)
+        .with_filter(filter_fn(|metadata| {
+            *metadata.level() <= Level::INFO && metadata.target().starts_with("groundplane")
+        }))
 }
 
 fn logs<S>(format: LogFormat) -> Box<dyn Layer<S> + Send + Sync>
@@ -98,6 +107,7 @@ where
     match format {
         LogFormat::Text => layer
             .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+            .fmt_fields(text::ForPeople)
             .boxed(),
         LogFormat::Json => layer.json().flatten_event(true).with_current_span(true).boxed(),
     }

@@ -20,7 +20,7 @@ use tonic::transport::server::Connected;
 const PREFACE: usize = 24;
 
 /// How long a client may take to send it.
-const PREFACE_WAIT: Duration = Duration::from_secs(10);
+pub(crate) const PREFACE_WAIT: Duration = Duration::from_secs(10);
 
 /// Who is at the other end; in a request's extensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

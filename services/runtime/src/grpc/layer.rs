@@ -82,6 +82,7 @@ impl Service<Request<Body>> for RpcService {
         let observer = shared.metrics.start(&method);
         let span = span(shared.name, &method);
         trace::adopt(&span, request.headers());
+        trace::record_id(&span);
         // A busy server is alive: health is answered whatever the load.
         let permit = match Arc::clone(&shared.permits).try_acquire_owned() {
             Ok(permit) => Some(permit),
@@ -122,6 +123,7 @@ fn span(server: &'static str, method: &Method) -> Span {
         rpc.service = &*method.service,
         rpc.method = &*method.name,
         rpc.grpc.status_code = tracing::field::Empty,
+        trace_id = tracing::field::Empty,
     )
 }
 

@@ -76,18 +76,6 @@ impl Methods {
     pub(crate) fn get(&self, path: &str) -> Option<&Method> {
         self.by_path.get(path)
     }
-
-    /// The full names of the services, once each.
-    pub(crate) fn services(&self) -> Vec<String> {
-        let mut names: Vec<_> = self
-            .by_path
-            .values()
-            .map(|method| method.service.to_string())
-            .collect();
-        names.sort_unstable();
-        names.dedup();
-        names
-    }
 }
 
 impl Method {

@@ -259,9 +259,6 @@ impl BoundServer {
         let stopping = context.tasks.token();
         let severed = CancellationToken::new();
         content.describe(tonic_health::pb::FILE_DESCRIPTOR_SET);
-        for service in content.methods.services() {
-            context.health.serves(service, &[]);
-        }
         let routes = with_infrastructure(&context.health, &mut content);
         let layer = RpcLayer(Arc::new(Shared {
             name,

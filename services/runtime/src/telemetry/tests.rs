@@ -53,8 +53,8 @@ async fn the_last_spans_are_sent_before_the_process_ends() {
         ..TelemetryArgs::default()
     };
     let provider = provider("ipam", &args).unwrap().unwrap();
-    let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
-    tracing::subscriber::with_default(Registry::default().with(layer), || {
+    tracing::subscriber::with_default(Registry::default().with(traces(&provider)), || {
+        info_span!(target: "h2", "noise").in_scope(|| assert_eq!(trace::current_trace_id(), None));
         info_span!("work", rpc.service = "s").in_scope(|| {
             assert!(trace::current_trace_id().is_some_and(|id| id.len() == 32));
         });
@@ -115,4 +115,53 @@ fn a_panics_formatted_text_is_withheld() {
     let formatted: Box<dyn Any + Send> = Box::new(format!("token {}", "s3cret"));
     assert_eq!(panics::text(&*fixed), "index out of range");
     assert_eq!(panics::text(&*formatted), "(text withheld)");
+}
+
+#[derive(Clone, Default)]
+struct Lines(std::sync::Arc<parking_lot::Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("first")]
+struct First {
+    source: std::io::Error,
+}
+
+#[test]
+fn a_line_of_text_leaves_out_what_only_traces_need() {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let layer = tracing_subscriber::fmt::layer()
+        .without_time()
+        .with_ansi(false)
+        .with_target(false)
+        .fmt_fields(text::ForPeople)
+        .with_writer(move || writer.clone());
+    tracing::subscriber::with_default(Registry::default().with(layer), || {
+        let span = info_span!(
+            "grpc",
+            otel.kind = "server",
+            rpc.method = "Allocate",
+            trace_id = tracing::field::Empty
+        );
+        span.in_scope(|| tracing::info!(pool = "public", "allocated"));
+        let source = std::io::Error::other("second");
+        let error = First { source };
+        tracing::error!(error = &error as &dyn std::error::Error, "stopping");
+    });
+    let text = String::from_utf8(lines.0.lock().clone()).unwrap();
+    assert_eq!(
+        text,
+        " INFO grpc{rpc.method=\"Allocate\"}: allocated pool=\"public\"\nERROR stopping error=\"first: second\"\n"
+    );
 }

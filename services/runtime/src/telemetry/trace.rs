@@ -11,7 +11,19 @@ use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
 /// The id of the trace that the current span is part of; `None` where there is none, or nothing is traced.
 pub fn current_trace_id() -> Option<String> {
-    let context = Span::current().context();
+    trace_id(&Span::current())
+}
+
+/// Writes the trace's id into the field `trace_id` of a span that was made with it (empty), for the log's sake: every
+/// line that is logged within the span then carries it.
+pub fn record_id(span: &Span) {
+    if let Some(id) = trace_id(span) {
+        span.record("trace_id", id);
+    }
+}
+
+fn trace_id(span: &Span) -> Option<String> {
+    let context = span.context();
     let span = context.span().span_context().clone();
     span.is_valid().then(|| span.trace_id().to_string())
 }

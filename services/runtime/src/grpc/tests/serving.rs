@@ -148,9 +148,12 @@ async fn a_dropped_call_is_counted_as_cancelled() {
     }
     assert_eq!(fixture.did.recv().await, Some(Did::HangDropped));
     // The connection's task may count a moment later; the next call on the same connection comes after that.
-    while fixture.handled("Hang", "CANCELLED") == 0 {
-        echo(&channel).await.unwrap();
-    }
+    let counted = async {
+        while fixture.handled("Hang", "CANCELLED") == 0 {
+            echo(&channel).await.unwrap();
+        }
+    };
+    tokio::time::timeout(SOON, counted).await.unwrap();
     assert_eq!(fixture.handled("Hang", "OK"), 0);
 }
 
@@ -303,4 +306,35 @@ impl TraceService for Nothing {
     ) -> Result<tonic::Response<ExportTraceServiceResponse>, tonic::Status> {
         Ok(tonic::Response::new(ExportTraceServiceResponse::default()))
     }
+}
+
+#[tokio::test]
+async fn reflection_is_there_only_when_asked_for() {
+    use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+    use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+    use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+    use tonic_reflection::pb::v1::{ServerReflectionRequest, ServerReflectionResponse};
+    async fn ask(enabled: bool) -> Result<ServerReflectionResponse, tonic::Status> {
+        let context = Context::new();
+        let (listener, connector) = super::super::memory();
+        let server = server(&context).0.reflection(enabled, descriptor_set());
+        server.listen(Listen::Memory(listener)).start().await.unwrap();
+        let mut client = ServerReflectionClient::new(channel(&Target::Memory(connector), None).unwrap());
+        let message_request = Some(MessageRequest::ListServices(String::new()));
+        let request = ServerReflectionRequest {
+            message_request,
+            ..ServerReflectionRequest::default()
+        };
+        let answers = client.server_reflection_info(tokio_stream::once(request)).await?;
+        Ok(answers.into_inner().message().await?.unwrap())
+    }
+    assert_eq!(ask(false).await.unwrap_err().code(), tonic::Code::Unimplemented);
+    let Some(MessageResponse::ListServicesResponse(list)) = ask(true).await.unwrap().message_response else {
+        panic!("no list of services");
+    };
+    let names: Vec<_> = list.service.iter().map(|service| service.name.as_str()).collect();
+    assert!(
+        names.contains(&SERVICE) && names.contains(&"grpc.health.v1.Health"),
+        "{names:?}"
+    );
 }

@@ -13,6 +13,8 @@ use crate::telemetry::trace::current_trace_id;
 /// Trap: `set_parent` returns a `Result`; a span whose parent was not set begins a trace of its own.
 #[tokio::test]
 async fn one_trace_goes_through_client_and_server() {
+    // With two dispatchers alive, a span that another test's thread meets first is not cached as disabled.
+    let _second = tracing::Dispatch::new(Registry::default());
     let provider = SdkTracerProvider::builder().build();
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
     let _default = tracing::subscriber::set_default(Registry::default().with(layer));
