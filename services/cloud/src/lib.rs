@@ -1,1 +1,47 @@
-//! placeholder
+//! What a cloud can do for us, as capability traits, and the drivers that implement them.
+//!
+//! A service asks a [`Cloud`] for the capability that it needs, and refuses to start, with a clear error, where the driver lacks it
+//! and the configuration asks for it. The traits are shaped so that the provider contract (`provider.v1`) can carry them: values in,
+//! values out, lists complete or an error, absence an error of its own ([`CloudError::NotFound`]).
+//!
+//! Drivers do not cache. Whoever owns a kind of object keeps one [`Inventory`] of it.
+
+mod address;
+mod bgp;
+mod error;
+mod machine;
+
+use std::sync::Arc;
+
+pub use address::{Assignment, ElasticIps, NewReservation, Placement, Reservation, ReservationState};
+pub use bgp::{BgpFabric, BgpProject, NeighborQuery, Neighbors, Peer, Session};
+pub use error::{CloudError, CloudErrorKind};
+pub use machine::{Machine, MachineAddress, MachineAddressKind, MachineSource, PowerState};
+
+/// Where elastic IPs come from.
+#[derive(Clone)]
+pub enum AddressBackend {
+    /// From ipam's pools.
+    Ipam,
+    /// From the cloud, whose tags say who holds what.
+    Cloud(Arc<dyn ElasticIps>),
+}
+
+/// A driver, as configured: what it can do.
+#[derive(Clone)]
+pub struct Cloud {
+    /// `static`, `equinix`: for logs and `ctl`.
+    pub name: &'static str,
+    /// Machines. `None`: a node is what it says of itself.
+    pub machines: Option<Arc<dyn MachineSource>>,
+    /// Elastic IPs.
+    pub addresses: AddressBackend,
+    /// BGP. `None`: not configured.
+    pub bgp: Option<Arc<dyn BgpFabric>>,
+}
+
+impl std::fmt::Debug for Cloud {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cloud").field("name", &self.name).finish_non_exhaustive()
+    }
+}
