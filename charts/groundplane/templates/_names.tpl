@@ -1,0 +1,65 @@
+{{/* The names that templates share. */}}
+
+{{- define "groundplane.name" -}}
+{{- .Values.nameOverride | default .Chart.Name | trunc 40 | trimSuffix "-" -}}
+{{- end }}
+
+{{- define "groundplane.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else if contains (include "groundplane.name" .) .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name (include "groundplane.name" .) | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end }}
+
+{{- define "groundplane.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+app.kubernetes.io/name: {{ include "groundplane.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{/* Which pods are those of one service: (list $ "ipam"). These can never change. */}}
+{{- define "groundplane.selector" -}}
+{{- $root := index . 0 -}}
+app.kubernetes.io/name: {{ include "groundplane.name" $root }}
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end }}
+
+{{/* Where a service is: (list $ "ipam"). */}}
+{{- define "groundplane.address" -}}
+{{- $root := index . 0 -}}
+{{ ternary "https" "http" $root.Values.tls.enabled }}://{{ include "groundplane.fullname" $root }}-{{ index . 1 }}.{{ $root.Release.Namespace }}.svc:{{ $root.Values.ports.grpc }}
+{{- end }}
+
+{{/* Refuses values that would not work, with the way out. */}}
+{{- define "groundplane.check" -}}
+{{- if and (eq .Values.mode "services") (not .Values.tls.enabled) (not .Values.insecure) }}
+{{- fail "mode `services` sends gRPC between pods: set tls.enabled=true with tls.secrets, or accept plaintext with insecure=true" }}
+{{- end }}
+{{- if and (eq .Values.mode "services") .Values.tls.enabled }}
+{{- range list "ipam" "eip" "bgp" "instances" "gateway" }}
+{{- if not (index $.Values.tls.secrets .) }}
+{{- fail (printf "tls.enabled needs tls.secrets.%s: the name of a Secret with tls.crt, tls.key and ca.crt" .) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if and (eq .Values.config.driver "equinix") (not (dig "equinix" "apiTokenFile" "" .Values.config)) }}
+{{- fail "driver `equinix` needs config.equinix.apiTokenFile: mount the token with secretFiles and name its file, /etc/groundplane/secrets/<name>/<key>" }}
+{{- end }}
+{{- end }}
+
+{{/* The configuration file: the values' `config`, with what the chart knows filled in where it is absent. */}}
+{{- define "groundplane.config" -}}
+{{- $own := dict
+  "gateway" (dict "namespace" .Release.Namespace)
+  "ipam" (dict "store" (dict "path" "/var/lib/groundplane/ipam.redb")) -}}
+{{- if eq (dig "ipam" "store" "kind" "redb" .Values.config) "memory" }}
+{{- $_ := unset $own "ipam" }}
+{{- end }}
+{{- mergeOverwrite $own (deepCopy .Values.config) | toYaml }}
+{{- end }}
