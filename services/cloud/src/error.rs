@@ -44,7 +44,12 @@ pub struct CloudError {
 impl CloudError {
     /// An error of `kind` in `operation`.
     pub fn new(kind: CloudErrorKind, operation: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { kind, operation: operation.into(), message: message.into(), retry_after: None }
+        Self {
+            kind,
+            operation: operation.into(),
+            message: message.into(),
+            retry_after: None,
+        }
     }
 
     /// Is it of this kind?

@@ -2,21 +2,25 @@
 //!
 //! A service asks a [`Cloud`] for the capability that it needs, and refuses to start, with a clear error, where the driver lacks it
 //! and the configuration asks for it. The traits are shaped so that the provider contract (`provider.v1`) can carry them: values in,
-//! values out, lists complete or an error, absence an error of its own ([`CloudError::NotFound`]).
+//! values out, lists complete or an error, absence an error of its own ([`CloudErrorKind::NotFound`]).
 //!
 //! Drivers do not cache. Whoever owns a kind of object keeps one [`Inventory`] of it.
 
 mod address;
 mod bgp;
 mod error;
+mod inventory;
 mod machine;
+mod upkeep;
 
 use std::sync::Arc;
 
 pub use address::{Assignment, ElasticIps, NewReservation, Placement, Reservation, ReservationState};
 pub use bgp::{BgpFabric, BgpProject, NeighborQuery, Neighbors, Peer, Session};
 pub use error::{CloudError, CloudErrorKind};
+pub use inventory::{Inventory, Keyed, Snapshot};
 pub use machine::{Machine, MachineAddress, MachineAddressKind, MachineSource, PowerState};
+pub use upkeep::keep;
 
 /// Where elastic IPs come from.
 #[derive(Clone)]
@@ -40,8 +44,19 @@ pub struct Cloud {
     pub bgp: Option<Arc<dyn BgpFabric>>,
 }
 
+impl std::fmt::Debug for AddressBackend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Ipam => "Ipam",
+            Self::Cloud(_) => "Cloud",
+        })
+    }
+}
+
 impl std::fmt::Debug for Cloud {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cloud").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Cloud")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
