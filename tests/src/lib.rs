@@ -5,6 +5,8 @@
 //!   kube_api    a real Kubernetes API; every test gets a Corner of it
 //!   jaeger      a real Jaeger, which is asked for the spans it got
 //!   groundplane the binary under test, as a process
+//!   chart       the Helm chart, rendered, and its roles granted
+//!   world       a corner of a cluster with groundplane at work in it
 //!   processes   what all of these are: process groups that cannot outlive us
 //!   scratch     folders that cannot outlive us either
 //!   eventually  awaits a condition, and says what it was when it does not come
@@ -14,6 +16,7 @@
 //! Nothing depends on the async runtime that it was started from: a test process runs one runtime per test, and shares
 //! one API server among them.
 
+pub mod chart;
 pub mod eventually;
 pub mod groundplane;
 pub mod jaeger;
@@ -22,6 +25,8 @@ pub mod processes;
 pub mod scratch;
 pub mod tls;
 pub mod tools;
+pub mod world;
 
 pub use eventually::{eventually, eventually_within, throughout};
 pub use kube_api::{Corner, KubeApi, User};
+pub use world::{Mode, World, WorldOptions};

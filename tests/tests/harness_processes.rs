@@ -14,7 +14,7 @@ const SCRIPT: &str = r#"#!/bin/sh
 echo run >> runs
 port=$(wc -l < runs)
 echo "arguments: $*; fail point: ${GROUNDPLANE_FAIL_POINT:-none}; config: $(cat groundplane.yaml)"
-printf '{"fields":{"message":"listening","listener":"admin","address":"127.0.0.1:%d"}}\n' "$port"
+printf '{"message":"listening","server":"admin","address":"127.0.0.1:%d"}\n' "$port"
 trap 'echo "{\"fields\":{\"message\":\"stopping\"}}"; exit 0' TERM
 while [ "$GROUNDPLANE_FAIL_POINT" != now ]; do sleep 0.01; done
 exit 66

@@ -33,7 +33,7 @@ pub async fn start(args: &AdminArgs, context: &Context) -> Result<SocketAddr, Ad
     };
     let listener = TcpListener::bind(args.admin_listen).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    info!(%address, "administration listening");
+    info!(server = "admin", %address, "listening");
     let stopping = context.tasks.token();
     let app = router(context);
     context.tasks.spawn_critical("admin", async move {

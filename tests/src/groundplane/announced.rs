@@ -1,5 +1,5 @@
 //! What a process says of itself in its log. The one place that knows the form:
-//! `{"fields":{"message":"listening","listener":"admin","address":"127.0.0.1:1234"}}`, a line.
+//! `{"message":"listening","server":"admin","address":"127.0.0.1:1234"}`, a line.
 
 use std::net::SocketAddr;
 
@@ -15,9 +15,8 @@ pub(super) fn lines(log: &str) -> impl Iterator<Item = Value> {
 /// Where the process last said that `listener` listens.
 pub(super) fn address(log: &str, listener: &str) -> Option<SocketAddr> {
     lines(log)
-        .filter_map(|mut line| line.get_mut("fields").map(Value::take))
-        .filter(|fields| fields["message"] == "listening" && fields["listener"] == listener)
-        .filter_map(|fields| fields["address"].as_str()?.parse().ok())
+        .filter(|line| line["message"] == "listening" && line["server"] == listener)
+        .filter_map(|line| line["address"].as_str()?.parse().ok())
         .last()
 }
 
@@ -26,10 +25,10 @@ mod tests {
     use super::*;
 
     const LOG: &str = r#"thread 'main' says something
-{"timestamp":"2026-11-21T00:00:00Z","level":"INFO","fields":{"message":"starting"},"target":"groundplane"}
-{"level":"INFO","fields":{"message":"listening","listener":"admin","address":"127.0.0.1:4001"}}
-{"level":"INFO","fields":{"message":"listening","listener":"grpc","address":"[::1]:4002"}}
-{"level":"INFO","fields":{"message":"listening","listener":"rest","address":"127.0.0.1:40"#;
+{"timestamp":"2026-11-21T00:00:00Z","level":"INFO","message":"starting","target":"groundplane"}
+{"level":"INFO","message":"listening","server":"admin","address":"127.0.0.1:4001"}
+{"level":"INFO","message":"listening","server":"grpc","address":"[::1]:4002"}
+{"level":"INFO","message":"listening","server":"rest","address":"127.0.0.1:40"#;
 
     #[test]
     fn a_listener_is_found_by_its_name_and_a_half_written_line_is_none() {

@@ -1,0 +1,354 @@
+//! A corner of a cluster with groundplane at work in it: what most scenarios start from.
+//!
+//! Each world has its own lease, namespace, node prefix and cluster identity, so that many share one API server. It runs
+//! either as one process or as one process a service; the scenarios are the same.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use groundplane_sandbox::{Project, ProjectOptions, Sandbox};
+use tokio::sync::OnceCell;
+
+use crate::groundplane::{Launch, Process};
+use crate::kube_api::{Corner, KubeApi, User};
+use crate::scratch::Scratch;
+
+/// How groundplane runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// `groundplane all`.
+    One,
+    /// Each service as a process of its own.
+    Services,
+}
+
+/// What to start.
+#[derive(Debug)]
+#[must_use]
+pub struct WorldOptions {
+    mode: Mode,
+    pools: String,
+    cooldown: &'static str,
+    gateway: String,
+    more: String,
+    project: Option<ProjectOptions>,
+    environment: Vec<(String, String)>,
+    gateway_environment: Vec<(String, String)>,
+}
+
+/// One IPv4 pool of 61 addresses and one of IPv6, enough for most scenarios.
+pub const POOLS: &str = r#"
+pools:
+  - name: public
+    addresses: ["192.0.2.0/26"]
+  - name: public6
+    addresses: ["2001:db8:1::/112"]
+"#;
+
+impl WorldOptions {
+    /// Driver `static`, the usual pools, one process.
+    pub fn fixed() -> Self {
+        Self {
+            mode: Mode::One,
+            pools: POOLS.to_owned(),
+            cooldown: "1h",
+            gateway: String::new(),
+            more: String::new(),
+            project: None,
+            environment: Vec::new(),
+            gateway_environment: Vec::new(),
+        }
+    }
+
+    /// Driver `equinix`, on a project of the sandbox cloud.
+    pub fn equinix(project: ProjectOptions) -> Self {
+        Self {
+            project: Some(project),
+            pools: String::new(),
+            ..Self::fixed()
+        }
+    }
+
+    /// In this mode.
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// With these pools instead: YAML, with its key.
+    pub fn pools(mut self, yaml: &str) -> Self {
+        yaml.clone_into(&mut self.pools);
+        self
+    }
+
+    /// With this pause before an address is given again.
+    pub fn cooldown(mut self, cooldown: &'static str) -> Self {
+        self.cooldown = cooldown;
+        self
+    }
+
+    /// With further keys of the section `gateway`: YAML, indented by two blanks.
+    pub fn gateway(mut self, yaml: &str) -> Self {
+        self.gateway.push_str(yaml);
+        self
+    }
+
+    /// With further sections.
+    pub fn section(mut self, yaml: &str) -> Self {
+        self.more.push_str(yaml);
+        self
+    }
+
+    /// With an environment variable for every process.
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// With a fail point: the gateway's process ends there as by `kill -9`.
+    pub fn fail_point(mut self, name: &str) -> Self {
+        self.gateway_environment
+            .push(("GROUNDPLANE_FAILPOINT".to_owned(), name.to_owned()));
+        self
+    }
+
+    /// Starts it in a corner of the API server that this test process shares, and waits until it is ready.
+    ///
+    /// # Errors
+    /// When something does not start.
+    pub async fn start(self, name: &str) -> Result<World> {
+        let world = self
+            .start_in(KubeApi::shared().await?.corner(name).await?)
+            .await?;
+        world.ready().await?;
+        Ok(world)
+    }
+
+    /// Starts it in this corner, without waiting.
+    ///
+    /// # Errors
+    /// When something does not start.
+    pub async fn start_in(self, corner: Corner) -> Result<World> {
+        crate::chart::grant(&corner.client(), corner.namespace()).await?;
+        let state = Scratch::new("world")?;
+        // Unix sockets need short paths.
+        let sockets = tempfile::tempdir().context("a folder for sockets")?;
+        let cloud = match &self.project {
+            Some(options) => Some(CloudCorner::new(options.clone(), &state).await?),
+            None => None,
+        };
+        let config = self.config(&corner, &state, cloud.as_ref());
+        let mut world = World {
+            corner,
+            cloud,
+            mode: self.mode,
+            config,
+            processes: Vec::new(),
+            sockets,
+            state,
+        };
+        world.launch(&self)?;
+        Ok(world)
+    }
+
+    fn config(&self, corner: &Corner, state: &Scratch, cloud: Option<&CloudCorner>) -> String {
+        let name = corner.name();
+        let driver = cloud.map_or_else(
+            || "driver: static\n".to_owned(),
+            |cloud| {
+                format!(
+                    "driver: equinix\nequinix:\n  baseUrl: {:?}\n  apiTokenFile: {:?}\n  projectId: {:?}\n  metro: sv\n  bgp: {{enabled: true}}\n",
+                    cloud.project.base_url(),
+                    cloud.token,
+                    cloud.project.id().to_string(),
+                )
+            },
+        );
+        format!(
+            "cluster: {name:?}\n{driver}{pools}\nipam:\n  store: {{kind: redb, path: {store:?}}}\n  cooldown: {cooldown}\ngateway:\n  kubeconfig: {kubeconfig:?}\n  \
+             namespaces: [{name:?}]\n  nodePrefix: \"{name}-\"\n  namespace: {name:?}\n  lease: {{duration: 4s, retry: 200ms}}\n  resync: 1s\n  \
+             cloudResync: 2s\n  nodeMonitorPeriod: 500ms\n{gateway}{more}",
+            pools = self.pools,
+            cooldown = self.cooldown,
+            store = state.join("ipam.redb"),
+            kubeconfig = corner.kubeconfig(User::Gateway),
+            gateway = self.gateway,
+            more = self.more,
+        )
+    }
+}
+
+/// A project of the sandbox cloud, and its token in a file.
+#[derive(Debug)]
+pub struct CloudCorner {
+    /// The cloud, shared by this test process.
+    pub sandbox: Arc<Sandbox>,
+    /// The project.
+    pub project: Project,
+    /// The file with its token.
+    pub token: PathBuf,
+}
+
+impl CloudCorner {
+    async fn new(options: ProjectOptions, state: &Scratch) -> Result<Self> {
+        static SANDBOX: OnceCell<Arc<Sandbox>> = OnceCell::const_new();
+        let sandbox = SANDBOX
+            .get_or_init(|| async { Arc::new(Sandbox::start().await) })
+            .await;
+        let project = sandbox.project(options);
+        let token = state.write("token", project.token())?;
+        Ok(Self {
+            sandbox: Arc::clone(sandbox),
+            project,
+            token,
+        })
+    }
+}
+
+/// groundplane at work in a corner.
+#[derive(Debug)]
+pub struct World {
+    /// Where.
+    pub corner: Corner,
+    /// The cloud, where the driver has one.
+    cloud: Option<CloudCorner>,
+    mode: Mode,
+    config: String,
+    processes: Vec<(&'static str, Process)>,
+    sockets: tempfile::TempDir,
+    state: Scratch,
+}
+
+impl World {
+    /// The project of the sandbox cloud.
+    ///
+    /// # Errors
+    /// When the driver is `static`.
+    pub fn project(&self) -> Result<&Project> {
+        Ok(&self.cloud.as_ref().context("this world has no cloud")?.project)
+    }
+
+    /// The configuration file that every process reads.
+    pub fn config(&self) -> &str {
+        &self.config
+    }
+
+    /// How it runs.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The file of ipam's store.
+    pub fn store(&self) -> PathBuf {
+        self.state.join("ipam.redb")
+    }
+
+    /// Where `groundplane ctl` finds the gateway.
+    pub fn gateway(&self) -> String {
+        self.socket("gateway")
+    }
+
+    fn socket(&self, role: &str) -> String {
+        format!("unix:{}", self.sockets.path().join(role).display())
+    }
+
+    fn roles(&self) -> &'static [&'static str] {
+        match self.mode {
+            Mode::One => &["all"],
+            Mode::Services => &["ipam", "eip", "bgp", "instances", "gateway"],
+        }
+    }
+
+    /// The role whose process runs the controllers.
+    pub fn gateway_role(&self) -> &'static str {
+        if self.mode == Mode::One { "all" } else { "gateway" }
+    }
+
+    fn launch(&mut self, options: &WorldOptions) -> Result<()> {
+        for role in self.roles() {
+            let own = if *role == "all" { "gateway" } else { role };
+            let mut launch = Launch::new(role)?
+                .config(self.config.clone())
+                .arg("--listen")
+                .arg(self.socket(own));
+            for called in ["ipam", "eip", "bgp", "instances"]
+                .iter()
+                .filter(|_| self.mode == Mode::Services)
+            {
+                launch = launch.arg(format!("--{called}")).arg(self.socket(called));
+            }
+            for (name, value) in &options.environment {
+                launch = launch.env(name, value);
+            }
+            if *role == self.gateway_role() {
+                for (name, value) in &options.gateway_environment {
+                    launch = launch.env(name, value);
+                }
+            }
+            self.processes.push((*role, launch.start()?));
+        }
+        Ok(())
+    }
+
+    /// Waits until every process says that it is ready.
+    ///
+    /// # Errors
+    /// When one does not, or has ended.
+    pub async fn ready(&self) -> Result<()> {
+        for (_, process) in &self.processes {
+            process.ready().await?;
+        }
+        Ok(())
+    }
+
+    /// The process of a role (`ipam`); in one process, that one.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn process(&mut self, role: &str) -> Result<&mut Process> {
+        let role = if self.mode == Mode::One { "all" } else { role };
+        let found = self.processes.iter_mut().find(|(name, _)| *name == role);
+        Ok(&mut found.with_context(|| format!("no process runs {role}"))?.1)
+    }
+
+    /// Kills every process as `kill -9` does, and starts it again without any fail point.
+    ///
+    /// # Errors
+    /// When one does not start.
+    pub async fn kill_and_restart(&mut self) -> Result<()> {
+        for (_, process) in &mut self.processes {
+            process
+                .restart_with(|environment| environment.retain(|(name, _)| name != "GROUNDPLANE_FAILPOINT"))
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// The logs of every process.
+    ///
+    /// # Errors
+    /// When one cannot be read.
+    pub fn log_text(&self) -> Result<String> {
+        self.processes
+            .iter()
+            .map(|(_, process)| process.log_text())
+            .collect()
+    }
+
+    /// Runs `groundplane ctl` and returns what it printed, as JSON.
+    ///
+    /// # Errors
+    /// When it fails, with what it said.
+    pub async fn ctl(&self, arguments: &[&str]) -> Result<serde_json::Value> {
+        let output = tokio::process::Command::new(crate::groundplane::program()?)
+            .args(["ctl", "--gateway", &self.gateway(), "-o", "json"])
+            .args(arguments)
+            .output()
+            .await
+            .context("run groundplane ctl")?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        anyhow::ensure!(output.status.success(), "groundplane ctl {arguments:?}: {said}");
+        Ok(serde_json::from_slice(&output.stdout)?)
+    }
+}

@@ -1,0 +1,421 @@
+//! The chart: it lints, refuses nonsense, asks for no right that the gateway does not use, and the real API server takes every
+//! object of it. The compose file is held to the same names.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use groundplane_tests::KubeApi;
+use groundplane_tests::kube_api::{GATEWAY_NAMESPACE, GATEWAY_SERVICE_ACCOUNT, User};
+use groundplane_tests::scratch::workspace_root;
+use groundplane_tests::tools::{Tool, ensure as ensure_tool};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::GroupVersionKind;
+use kube::discovery::{Scope, pinned_kind};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+/// The values that the chart is looked at with: its own, and those of its folder `ci`.
+const VALUES: [&[&str]; 4] = [
+    &[],
+    &["-f", "ci/services-values.yaml"],
+    &["-f", "ci/equinix-values.yaml"],
+    &[
+        "--set",
+        "mode=services,insecure=true,persistence.enabled=false,hostNetwork=true",
+    ],
+];
+
+/// Runs helm in the chart's folder. Its output, or what it said when it refused.
+async fn helm(arguments: &[&str]) -> Result<Result<String, String>> {
+    let mut command = Command::new(ensure_tool(Tool::Helm).await?);
+    command
+        .args(arguments)
+        .current_dir(workspace_root().join("charts/groundplane"));
+    let output = tokio::task::spawn_blocking(move || command.output()).await??;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ok(if output.status.success() {
+        Ok(text(&output.stdout))
+    } else {
+        Err(text(&output.stderr) + &text(&output.stdout))
+    })
+}
+
+/// What helm makes of the chart.
+async fn render(values: &[&str]) -> Result<Result<String, String>> {
+    helm(
+        &[
+            &["template", "groundplane", ".", "--namespace", GATEWAY_NAMESPACE],
+            values,
+        ]
+        .concat(),
+    )
+    .await
+}
+
+/// The objects of the chart with these values.
+async fn objects(values: &[&str]) -> Result<Vec<Value>> {
+    let text = render(values).await?.map_err(anyhow::Error::msg)?;
+    let documents = text
+        .split("\n---")
+        .map(|document| document.trim_start_matches("---"));
+    let mut objects = Vec::new();
+    for document in documents {
+        let object: Option<Value> = serde_saphyr::from_str(document).with_context(|| document.to_owned())?;
+        objects.extend(object.filter(|object| !object.is_null()));
+    }
+    ensure!(objects.len() > 4, "only {} objects", objects.len());
+    Ok(objects)
+}
+
+fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    objects.iter().filter(|object| object["kind"] == kind).collect()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// The workloads, each by the service that it runs.
+fn workloads(objects: &[Value]) -> BTreeMap<String, &Value> {
+    let workloads = objects
+        .iter()
+        .filter(|object| object["kind"] == "Deployment" || object["kind"] == "StatefulSet");
+    workloads
+        .map(|workload| (text(&container(workload)["args"][0]).to_owned(), workload))
+        .collect()
+}
+
+fn pod(workload: &Value) -> &Value {
+    &workload["spec"]["template"]["spec"]
+}
+
+fn container(workload: &Value) -> &Value {
+    &pod(workload)["containers"][0]
+}
+
+/// The words of a text that are variables of ours.
+fn variables(text: &str) -> BTreeSet<String> {
+    let words = text.split(|character: char| !character.is_ascii_uppercase() && character != '_');
+    words
+        .filter(|word| word.starts_with("GROUNDPLANE_"))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[tokio::test]
+async fn the_chart_lints_with_every_set_of_values() -> Result<()> {
+    for values in VALUES {
+        let arguments = [
+            &["lint", ".", "--strict", "--namespace", GATEWAY_NAMESPACE],
+            values,
+        ]
+        .concat();
+        let said = helm(&arguments).await?.map_err(anyhow::Error::msg)?;
+        assert!(said.contains("0 chart(s) failed"), "{values:?}: {said}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn nonsense_is_refused_with_its_place_and_the_way_out() -> Result<()> {
+    let refused = [
+        ("mode=many", "/mode"),
+        ("gateway.replicas=-1", "/gateway/replicas"),
+        ("ports.admin=70000", "/ports/admin"),
+        ("persistence.size=lots", "/persistence/size"),
+        ("telemetry.traceRatio=2", "/telemetry/traceRatio"),
+        ("gateway.replica=2", "replica"),
+        ("config.pool[0].name=x", "pool"),
+        ("config.driver=cloudy", "/config/driver"),
+        ("config.pools[0].name=x", "addresses"),
+        (
+            "config.pools[0].name=x,config.pools[0].addresses[0]=everything",
+            "/config/pools/0/addresses/0",
+        ),
+        ("config.equinix.apiToken=hunter2", "/config/equinix"),
+        ("config.ipam.cooldown=soon", "/config/ipam/cooldown"),
+        (
+            "terminationGracePeriodSeconds=5",
+            "/terminationGracePeriodSeconds",
+        ),
+        ("mode=services", "insecure=true"),
+        ("mode=services,tls.enabled=true", "tls.secrets.ipam"),
+        ("config.driver=equinix", "config.equinix.apiTokenFile"),
+    ];
+    for (values, reason) in refused {
+        let said = render(&["--set", values]).await?.err();
+        let said = said.with_context(|| format!("{values} was accepted"))?;
+        assert!(said.contains(reason), "{values}: {said}");
+    }
+    let accepted =
+        "config.pools[0].name=x,config.pools[0].addresses[0]=192.0.2.0/24,config.ipam.cooldown=1h30m";
+    render(&["--set", accepted]).await?.map_err(anyhow::Error::msg)?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_api_server_accepts_every_object() -> Result<()> {
+    let api = KubeApi::shared().await?;
+    let client = api.client(User::Admin)?;
+    let namespace = json!({ "metadata": { "name": GATEWAY_NAMESPACE } });
+    let namespace: Namespace = serde_json::from_value(namespace)?;
+    // Another test of this process may have made it.
+    let made = Api::<Namespace>::all(client.clone())
+        .create(&PostParams::default(), &namespace)
+        .await;
+    if let Err(error) = made {
+        ensure!(
+            matches!(&error, kube::Error::Api(status) if status.code == 409),
+            "{error}"
+        );
+    }
+    let parameters = PatchParams::apply("chart").dry_run().validation_strict();
+    for values in VALUES {
+        for object in objects(values).await? {
+            let (group, version) = text(&object["apiVersion"])
+                .split_once('/')
+                .unwrap_or(("", text(&object["apiVersion"])));
+            let kind = GroupVersionKind::gvk(group, version, text(&object["kind"]));
+            let (resource, capabilities) = pinned_kind(&client, &kind).await?;
+            let objects: Api<DynamicObject> = match capabilities.scope {
+                Scope::Cluster => Api::all_with(client.clone(), &resource),
+                Scope::Namespaced => {
+                    assert_eq!(object["metadata"]["namespace"], GATEWAY_NAMESPACE, "{kind:?}");
+                    Api::namespaced_with(client.clone(), GATEWAY_NAMESPACE, &resource)
+                }
+            };
+            let name = text(&object["metadata"]["name"]);
+            let applied = objects.patch(name, &parameters, &Patch::Apply(&object)).await;
+            applied.with_context(|| format!("{values:?}: {} {name}: {object}", kind.kind))?;
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_gateway_may_do_what_it_does_and_no_more() -> Result<()> {
+    let mut rights = BTreeSet::new();
+    let objects = objects(&[]).await?;
+    for role in of_kind(&objects, "ClusterRole")
+        .into_iter()
+        .chain(of_kind(&objects, "Role"))
+    {
+        for rule in list(&role["rules"]) {
+            for group in list(&rule["apiGroups"]) {
+                for resource in list(&rule["resources"]) {
+                    for verb in list(&rule["verbs"]) {
+                        let only = list(&rule["resourceNames"])
+                            .iter()
+                            .map(text)
+                            .collect::<Vec<_>>()
+                            .join(",");
+                        let right = [
+                            text(&role["kind"]),
+                            text(group),
+                            text(resource),
+                            &only,
+                            text(verb),
+                        ];
+                        assert!(!right.contains(&"*"), "a wildcard: {right:?}");
+                        rights.insert(right.join(" "));
+                    }
+                }
+            }
+        }
+    }
+    let expected = [
+        "ClusterRole  events  create",
+        "ClusterRole  events  patch",
+        "ClusterRole  namespaces kube-system get",
+        "ClusterRole  nodes  delete",
+        "ClusterRole  nodes  get",
+        "ClusterRole  nodes  list",
+        "ClusterRole  nodes  patch",
+        "ClusterRole  nodes  watch",
+        "ClusterRole  nodes/status  patch",
+        "ClusterRole  services  get",
+        "ClusterRole  services  list",
+        "ClusterRole  services  patch",
+        "ClusterRole  services  watch",
+        "ClusterRole  services/status  patch",
+        "ClusterRole events.k8s.io events  create",
+        "ClusterRole events.k8s.io events  patch",
+        "Role coordination.k8s.io leases  create",
+        "Role coordination.k8s.io leases groundplane-gateway get",
+        "Role coordination.k8s.io leases groundplane-gateway patch",
+    ];
+    assert_eq!(rights.iter().map(String::as_str).collect::<Vec<_>>(), expected);
+    for binding in of_kind(&objects, "ClusterRoleBinding")
+        .into_iter()
+        .chain(of_kind(&objects, "RoleBinding"))
+    {
+        let subject = json!([{ "kind": "ServiceAccount", "name": GATEWAY_SERVICE_ACCOUNT, "namespace": GATEWAY_NAMESPACE }]);
+        assert_eq!(binding["subjects"], subject);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn only_who_needs_it_gets_a_token_a_secret_or_a_volume() -> Result<()> {
+    let secrets = "secretFiles[0].name=cloud,secretFiles[0].existingSecret=cloud-token";
+    let services = objects(&["-f", "ci/services-values.yaml", "--set", secrets]).await?;
+    let workloads = workloads(&services);
+    assert_eq!(
+        workloads.keys().collect::<Vec<_>>(),
+        ["bgp", "eip", "gateway", "instances", "ipam"]
+    );
+    for (service, workload) in &workloads {
+        let volumes: BTreeSet<_> = list(&pod(workload)["volumes"])
+            .iter()
+            .map(|volume| text(&volume["name"]))
+            .collect();
+        let claims = list(&workload["spec"]["volumeClaimTemplates"]).len();
+        let cloud = ["bgp", "eip", "instances"].contains(&service.as_str());
+        assert_eq!(volumes.contains("secret-cloud"), cloud, "{service}");
+        assert_eq!(claims, usize::from(service == "ipam"), "{service}");
+        assert_eq!(
+            pod(workload)["automountServiceAccountToken"],
+            service == "gateway",
+            "{service}"
+        );
+        let account = text(&pod(workload)["serviceAccountName"]);
+        assert_eq!(
+            account == GATEWAY_SERVICE_ACCOUNT,
+            service == "gateway",
+            "{service}"
+        );
+        let security = &container(workload)["securityContext"];
+        assert_eq!(security["readOnlyRootFilesystem"], true, "{service}");
+        assert_eq!(security["capabilities"]["drop"], json!(["ALL"]), "{service}");
+        assert_eq!(
+            pod(workload)["securityContext"]["runAsNonRoot"],
+            true,
+            "{service}"
+        );
+        for variable in list(&container(workload)["env"]) {
+            assert!(
+                variable["valueFrom"]["secretKeyRef"].is_null(),
+                "{service}: {variable}"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// An address that names a Service which is not there, or a Service that selects no pod, would only show in a cluster.
+#[tokio::test]
+async fn services_find_each_other() -> Result<()> {
+    for (values, scheme) in [
+        (&["-f", "ci/services-values.yaml"], "https"),
+        (&["--set", "mode=services,insecure=true"], "http"),
+    ] {
+        let objects = objects(values).await?;
+        let workloads = workloads(&objects);
+        let mut named = BTreeSet::new();
+        for service in of_kind(&objects, "Service") {
+            let name = text(&service["metadata"]["name"]);
+            named.insert(format!(
+                "{scheme}://{name}.{GATEWAY_NAMESPACE}.svc:{}",
+                service["spec"]["ports"][0]["port"]
+            ));
+            let selector = service["spec"]["selector"].as_object().context("no selector")?;
+            let selected = workloads.iter().filter(|(_, workload)| {
+                let labels = &workload["spec"]["template"]["metadata"]["labels"];
+                selector.iter().all(|(label, value)| &labels[label] == value)
+            });
+            let selected: Vec<_> = selected
+                .map(|(service, _)| format!("groundplane-{service}"))
+                .collect();
+            assert_eq!(selected, [name]);
+        }
+        let mut called = BTreeSet::new();
+        for variable in workloads
+            .values()
+            .flat_map(|workload| list(&container(workload)["env"]))
+        {
+            let value = text(&variable["value"]);
+            if value.contains(".svc:") && text(&variable["name"]) != "GROUNDPLANE_OTLP_ENDPOINT" {
+                called.insert(value.to_owned());
+            }
+        }
+        assert_eq!(called, named);
+    }
+    Ok(())
+}
+
+/// A variable that the program does not know would be ignored in silence.
+#[tokio::test]
+async fn every_variable_is_one_that_the_program_knows() -> Result<()> {
+    let program = groundplane_tests::groundplane::program()?;
+    let mut known = BTreeSet::new();
+    for role in ["all", "gateway", "ctl"] {
+        let output = Command::new(&program).args([role, "--help"]).output()?;
+        ensure!(output.status.success(), "groundplane {role} --help");
+        known.extend(variables(&String::from_utf8_lossy(&output.stdout)));
+    }
+    let mut used = BTreeSet::new();
+    for values in VALUES {
+        used.extend(variables(&render(values).await?.map_err(anyhow::Error::msg)?));
+    }
+    used.extend(variables(&std::fs::read_to_string(
+        workspace_root().join("docker-compose.yaml"),
+    )?));
+    // Those of the sandbox are another program's.
+    used.retain(|variable| !variable.starts_with("GROUNDPLANE_SANDBOX_"));
+    ensure!(used.len() > 10, "{used:?}");
+    assert_eq!(used.difference(&known).collect::<Vec<_>>(), Vec::<&String>::new());
+    Ok(())
+}
+
+/// Every file that the compose file mounts is there, and every service of ours is in it.
+#[test]
+fn the_compose_file_is_complete() -> Result<()> {
+    let compose: Value = serde_saphyr::from_str(&std::fs::read_to_string(
+        workspace_root().join("docker-compose.yaml"),
+    )?)?;
+    let services = compose["services"].as_object().context("no services")?;
+    for service in [
+        "etcd",
+        "kube-apiserver",
+        "jaeger",
+        "sandbox",
+        "ipam",
+        "eip",
+        "bgp",
+        "instances",
+        "gateway",
+    ] {
+        assert!(services.contains_key(service), "{service} is missing");
+    }
+    for (name, service) in services {
+        for volume in list(&service["volumes"]).iter().filter_map(Value::as_str) {
+            let source = volume.split(':').next().unwrap_or_default();
+            if source.starts_with("./") {
+                assert!(
+                    workspace_root().join(source).exists(),
+                    "{name}: {source} is missing"
+                );
+            } else {
+                assert!(
+                    compose["volumes"].get(source).is_some(),
+                    "{name}: volume {source} is not declared"
+                );
+            }
+        }
+        for needed in service["depends_on"]
+            .as_object()
+            .into_iter()
+            .flat_map(serde_json::Map::keys)
+        {
+            assert!(services.contains_key(needed), "{name} depends on {needed}");
+        }
+    }
+    Ok(())
+}

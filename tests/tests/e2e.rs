@@ -1,0 +1,26 @@
+//! The journeys of the design, end to end: real groundplane processes on a real API server, and the sandbox cloud.
+//!
+//! One binary, so that all scenarios share one API server. Each has its own corner of it.
+
+#[path = "e2e/announced.rs"]
+mod announced;
+#[path = "e2e/cloud_nodes.rs"]
+mod cloud_nodes;
+#[path = "e2e/cloud_services.rs"]
+mod cloud_services;
+#[path = "e2e/config.rs"]
+mod config;
+#[path = "e2e/crashes.rs"]
+mod crashes;
+#[path = "e2e/faults.rs"]
+mod faults;
+#[path = "e2e/nodes.rs"]
+mod nodes;
+#[path = "e2e/replicas.rs"]
+mod replicas;
+#[path = "e2e/services.rs"]
+mod services;
+#[path = "e2e/stores.rs"]
+mod stores;
+#[path = "e2e/trace.rs"]
+mod trace;

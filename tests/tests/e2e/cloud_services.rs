@@ -1,0 +1,152 @@
+//! Journey 1 on a cloud, whose tags are the truth.
+
+use anyhow::{Context as _, Result, ensure};
+use groundplane_sandbox::{Action, FaultRule, ProjectOptions, ReservationOptions};
+use groundplane_tests::{Mode, WorldOptions, eventually};
+use pretty_assertions::assert_eq;
+
+use crate::announced::{condition, refusal};
+
+fn project() -> ProjectOptions {
+    ProjectOptions {
+        list_machine_blocks: false,
+        ..ProjectOptions::default()
+    }
+}
+
+/// E35, E40: one elastic IP with the exact tags; status set; the deletion gives it back, and another Service keeps its own.
+async fn an_elastic_ip_comes_and_goes(mode: Mode) -> Result<()> {
+    let world = WorldOptions::equinix(project())
+        .mode(mode)
+        .start("elastic")
+        .await?;
+    let (corner, project) = (&world.corner, world.project()?);
+    for name in ["web", "other"] {
+        corner.create_service(corner.service_draft(name)).await?;
+        corner.addresses_of(name, 1).await?;
+    }
+    let posts = project.journal().calls(0, "POST", "/projects/{pid}/ips");
+    assert_eq!(posts.len(), 2, "{posts:?}");
+    let body = format!("{posts:?}");
+    for part in [
+        "usage=cloud-provider-equinix-metal-auto",
+        "service=",
+        &format!("cluster={}", corner.cluster()),
+    ] {
+        ensure!(body.contains(part), "the request lacks {part}: {body}");
+    }
+    let kept = corner.addresses_of("other", 1).await?.remove(0);
+    corner.delete_service("web").await?;
+    corner.service_gone("web").await?;
+    let left = project.reservations();
+    assert_eq!(left.len(), 1, "{left:?}");
+    ensure!(format!("{left:?}").contains(&kept), "the wrong one was deleted");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_elastic_ip_comes_and_goes_in_one_process() -> Result<()> {
+    an_elastic_ip_comes_and_goes(Mode::One).await
+}
+
+#[tokio::test]
+async fn an_elastic_ip_comes_and_goes_with_a_process_a_service() -> Result<()> {
+    an_elastic_ip_comes_and_goes(Mode::Services).await
+}
+
+/// E39: the user's own address: status set, nothing ordered; the deletion leaves it alone.
+#[tokio::test]
+async fn a_users_own_address_is_used_and_never_deleted() -> Result<()> {
+    let world = WorldOptions::equinix(project()).start("own").await?;
+    let (corner, project) = (&world.corner, world.project()?);
+    let own = project.add_reservation(ReservationOptions::tagged(["mine"]));
+    let address = own.address.context("it has no address")?.to_string();
+    corner
+        .create_service(corner.service_draft("web").load_balancer_ip(&address))
+        .await?;
+    assert_eq!(corner.addresses_of("web", 1).await?, [address]);
+    corner.delete_service("web").await?;
+    corner.service_gone("web").await?;
+    assert_eq!(project.reservations().len(), 1);
+    assert_eq!(project.journal().calls(0, "POST", "/projects/{pid}/ips").len(), 0);
+    Ok(())
+}
+
+/// E41, E45: a create whose answer is lost is found again by its tags; no second one is ordered.
+#[tokio::test]
+async fn a_create_without_an_answer_is_found_again() -> Result<()> {
+    let world = WorldOptions::equinix(project()).start("lost").await?;
+    let (corner, project) = (&world.corner, world.project()?);
+    project.fault(FaultRule::on("POST", "/projects/{pid}/ips", Action::DropAfter).first(1));
+    corner.create_service(corner.service_draft("web")).await?;
+    corner.addresses_of("web", 1).await?;
+    assert_eq!(project.reservations().len(), 1);
+    assert_eq!(project.journal().calls(0, "POST", "/projects/{pid}/ips").len(), 1);
+    corner.delete_service("web").await?;
+    corner.service_gone("web").await?;
+    assert_eq!(project.reservations().len(), 0);
+    Ok(())
+}
+
+/// A spent quota says so, and is not hammered; when it is raised, the Service gets its address.
+#[tokio::test]
+async fn a_spent_quota_is_said_and_overcome() -> Result<()> {
+    let options = ProjectOptions {
+        quota: Some(0),
+        ..project()
+    };
+    let world = WorldOptions::equinix(options).start("quota").await?;
+    let (corner, project) = (&world.corner, world.project()?);
+    let service = corner.create_service(corner.service_draft("web")).await?;
+    assert_eq!(
+        corner.service_until("web", "says why", refusal).await?,
+        "QuotaExceeded"
+    );
+    corner.event(&service, "SyncLoadBalancerFailed").await?;
+    project.set_quota(Some(5));
+    corner.addresses_of("web", 1).await?;
+    Ok(())
+}
+
+/// S23, E87, E89: an elastic IP that vanished is ordered again by the periodic resync; a cloud that is away at the start, or
+/// hangs, costs time and nothing else.
+#[tokio::test]
+async fn the_cloud_may_be_away_and_lose_things() -> Result<()> {
+    let corner = groundplane_tests::KubeApi::shared().await?.corner("away").await?;
+    corner.create_service(corner.service_draft("web")).await?;
+    let world = WorldOptions::equinix(project())
+        .section("eip: {maxAge: 1s}\n")
+        .start_in(corner)
+        .await?;
+    let (corner, project) = (&world.corner, world.project()?);
+    let fault = FaultRule::new(Action::Hang).first(2);
+    project.fault(fault);
+    corner.addresses_of("web", 1).await?;
+    let lost = project.reservations().remove(0);
+    let http = reqwest::Client::builder().no_proxy().build()?;
+    let deleted = http
+        .delete(format!("{}/ips/{}", project.base_url(), lost.id))
+        .header("X-Auth-Token", project.token())
+        .send()
+        .await?;
+    ensure!(deleted.status().is_success(), "{deleted:?}");
+    eventually("it is ordered again", async || {
+        ensure!(project.reservations().len() == 1, "there is none");
+        Ok(())
+    })
+    .await?;
+    let now = project
+        .reservations()
+        .remove(0)
+        .address
+        .context("it has no address")?
+        .to_string();
+    corner
+        .service_until("web", "shows the new address", |service| {
+            let shown = groundplane_tests::kube_api::ingress_of(service) == [now.clone()];
+            condition(service)
+                .filter(|condition| shown && condition.status == "True")
+                .map(drop)
+        })
+        .await
+}

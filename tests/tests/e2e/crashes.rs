@@ -1,0 +1,195 @@
+//! `kill -9` between each pair of steps of journey 1: no leak, no duplicate, the same address.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use groundplane_sandbox::ProjectOptions;
+use groundplane_tests::kube_api::ingress_of;
+use groundplane_tests::{World, WorldOptions, throughout};
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+/// The gaps between the steps that give an address.
+const GIVING: [&str; 4] = [
+    "service.after-finalizer",
+    "service.after-ensure",
+    "service.after-announce",
+    "service.after-status",
+];
+/// The gaps between the steps that take it back.
+const TAKING: [&str; 3] = [
+    "release.after-announce",
+    "release.after-release",
+    "release.after-status",
+];
+
+/// How long a process may take until it reaches its fail point.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the world must look like when everything is settled: one address, held once, by the Service that shows it.
+async fn one_address(world: &World) -> Result<String> {
+    let address = world.corner.addresses_of("web", 1).await?.remove(0);
+    let held = world.ctl(&["addresses"]).await?;
+    let held: Vec<&str> = held
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|row| row["address"].as_str())
+        .collect();
+    assert_eq!(held, [format!("{address}/32")], "a leak or a duplicate");
+    Ok(address)
+}
+
+/// E41: giving, for the driver `static`.
+#[tokio::test]
+async fn a_crash_while_an_address_is_given_leaks_nothing() -> Result<()> {
+    for point in GIVING {
+        let name = point.replace('.', "-");
+        let mut world = WorldOptions::fixed().fail_point(point).start(&name).await?;
+        world
+            .corner
+            .create_service(world.corner.service_draft("web"))
+            .await?;
+        let role = world.gateway_role();
+        world.process(role)?.wait(PATIENCE).await?;
+        let before = world
+            .corner
+            .service_until("web", "is there", |service| Some(ingress_of(service)))
+            .await?;
+        world.kill_and_restart().await?;
+        world.ready().await?;
+        let address = one_address(&world).await?;
+        ensure!(
+            before.is_empty() || before == [address.clone()],
+            "{point}: {before:?} became {address}"
+        );
+        assert_eq!(
+            address, "192.0.2.1",
+            "{point}: the first address of the pool, given once"
+        );
+    }
+    Ok(())
+}
+
+/// E41: taking back, for the driver `static`.
+#[tokio::test]
+async fn a_crash_while_an_address_is_taken_back_leaks_nothing() -> Result<()> {
+    for point in TAKING {
+        let name = point.replace('.', "-");
+        let mut world = WorldOptions::fixed().fail_point(point).start(&name).await?;
+        world
+            .corner
+            .create_service(world.corner.service_draft("web"))
+            .await?;
+        world.corner.addresses_of("web", 1).await?;
+        let flip = json!({ "spec": { "type": "ClusterIP", "allocateLoadBalancerNodePorts": null } });
+        world.corner.edit_service("web", &flip).await?;
+        let role = world.gateway_role();
+        world.process(role)?.wait(PATIENCE).await?;
+        world.kill_and_restart().await?;
+        world.ready().await?;
+        let free = |service: &k8s_openapi::api::core::v1::Service| {
+            (!crate::announced::finalized(service)).then_some(())
+        };
+        world
+            .corner
+            .service_until("web", "has no finalizer", free)
+            .await?;
+        assert_eq!(world.ctl(&["addresses"]).await?, json!([]), "{point}");
+    }
+    Ok(())
+}
+
+/// E41: giving and taking back, for a cloud whose tags are the truth.
+#[tokio::test]
+async fn a_crash_never_orders_a_second_elastic_ip() -> Result<()> {
+    for point in GIVING {
+        let name = format!("cloud-{}", point.replace('.', "-"));
+        let options = WorldOptions::equinix(ProjectOptions {
+            list_machine_blocks: false,
+            ..ProjectOptions::default()
+        });
+        let mut world = options.fail_point(point).start(&name).await?;
+        world
+            .corner
+            .create_service(world.corner.service_draft("web"))
+            .await?;
+        let role = world.gateway_role();
+        world.process(role)?.wait(PATIENCE).await?;
+        world.kill_and_restart().await?;
+        world.ready().await?;
+        let address = world.corner.addresses_of("web", 1).await?.remove(0);
+        let reserved = world.project()?.reservations();
+        assert_eq!(reserved.len(), 1, "{point}: {reserved:?}");
+        ensure!(
+            format!("{reserved:?}").contains(&address),
+            "{point}: {address} is not {reserved:?}"
+        );
+        world.corner.delete_service("web").await?;
+        world.corner.service_gone("web").await?;
+        assert_eq!(
+            world.project()?.reservations().len(),
+            0,
+            "{point}: an elastic IP leaked"
+        );
+    }
+    Ok(())
+}
+
+/// A restart changes no address and writes nothing but its lease.
+#[tokio::test]
+async fn a_restart_keeps_every_address_and_writes_nothing() -> Result<()> {
+    let mut world = WorldOptions::fixed().start("restart").await?;
+    for n in 0..10 {
+        world
+            .corner
+            .create_service(world.corner.service_draft(&format!("web-{n}")).dual_stack())
+            .await?;
+    }
+    let mut before = Vec::new();
+    for n in 0..10 {
+        before.push(world.corner.addresses_of(&format!("web-{n}"), 2).await?);
+    }
+    // The last condition and event are written when nothing more is.
+    let mark = settled(&world).await?;
+    world.kill_and_restart().await?;
+    world.ready().await?;
+    throughout(Duration::from_secs(5), "a restart writes nothing", async || {
+        let writes = world
+            .corner
+            .requests_since(mark)
+            .await?
+            .by_agent("groundplane/")
+            .writes();
+        ensure!(writes.count() == 0, "{:?}", writes.summary());
+        Ok(())
+    })
+    .await?;
+    for (n, addresses) in before.iter().enumerate() {
+        assert_eq!(
+            &world.corner.addresses_of(&format!("web-{n}"), 2).await?,
+            addresses
+        );
+    }
+    Ok(())
+}
+
+/// The point in the audit log from which on a whole second passed without a write of ours.
+async fn settled(world: &World) -> Result<groundplane_tests::kube_api::Mark> {
+    loop {
+        let mark = world.corner.mark().await?;
+        let quiet = throughout(Duration::from_secs(1), "it is quiet", async || {
+            let writes = world
+                .corner
+                .requests_since(mark)
+                .await?
+                .by_agent("groundplane/")
+                .writes();
+            ensure!(writes.count() == 0, "still writing");
+            Ok(())
+        });
+        if quiet.await.is_ok() {
+            return Ok(mark);
+        }
+    }
+}
