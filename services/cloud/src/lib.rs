@@ -8,7 +8,11 @@
 
 mod address;
 mod bgp;
+mod config;
+mod equinix;
 mod error;
+mod fixed;
+pub mod http;
 mod inventory;
 mod machine;
 mod upkeep;
@@ -17,6 +21,10 @@ use std::sync::Arc;
 
 pub use address::{Assignment, ElasticIps, NewReservation, Placement, Reservation, ReservationState};
 pub use bgp::{BgpFabric, BgpProject, NeighborQuery, Neighbors, Peer, Session};
+pub use config::{
+    AddressType, BgpPeer, CloudConfig, ConnectError, DriverName, EquinixBgp, EquinixConfig, StaticAddress,
+    StaticBgp, StaticConfig, StaticMachine, UnknownDriver, connect,
+};
 pub use error::{CloudError, CloudErrorKind};
 pub use inventory::{Inventory, Keyed, Snapshot};
 pub use machine::{Machine, MachineAddress, MachineAddressKind, MachineSource, PowerState};

@@ -1,0 +1,308 @@
+//! Which driver, and how it reaches its cloud: the sections `driver`, `static` and `equinix` of the configuration file.
+
+mod check;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::time::Duration;
+
+use groundplane_runtime::Context;
+use groundplane_runtime::config::{Problem, SecretFile, duration};
+use serde::{Deserialize, Serialize};
+
+use crate::http::HttpMetrics;
+use crate::{Cloud, MachineAddressKind, equinix, fixed};
+
+/// Which cloud.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum DriverName {
+    /// Hardware that the user owns.
+    #[default]
+    Static,
+    /// Equinix Metal's API.
+    Equinix,
+}
+
+impl DriverName {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Static, Self::Equinix];
+
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Static => fixed::NAME,
+            Self::Equinix => equinix::NAME,
+        }
+    }
+}
+
+impl fmt::Display for DriverName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Not a driver that we have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no driver `{given}`; choose one of: {}", DriverName::ALL.map(DriverName::as_str).join(", "))]
+pub struct UnknownDriver {
+    /// What was asked for.
+    pub given: String,
+}
+
+impl FromStr for DriverName {
+    type Err = UnknownDriver;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let known = Self::ALL.into_iter().find(|name| name.as_str() == text);
+        known.ok_or_else(|| UnknownDriver {
+            given: text.to_owned(),
+        })
+    }
+}
+
+impl TryFrom<String> for DriverName {
+    type Error = UnknownDriver;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<DriverName> for String {
+    fn from(name: DriverName) -> Self {
+        name.as_str().to_owned()
+    }
+}
+
+/// Everything that choosing a cloud takes. Sections of drivers that are not chosen are neither checked nor used.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct CloudConfig {
+    /// Which one.
+    pub driver: DriverName,
+    /// Of the `static` driver.
+    #[serde(rename = "static")]
+    pub fixed: StaticConfig,
+    /// Of the `equinix` driver.
+    pub equinix: EquinixConfig,
+}
+
+/// Section `static`: tables kept by hand.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct StaticConfig {
+    /// Machines; empty: a node is what it says of itself.
+    pub machines: Vec<StaticMachine>,
+    /// Peers; absent: no BGP.
+    pub bgp: Option<StaticBgp>,
+}
+
+/// A machine.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct StaticMachine {
+    /// Its name in this table.
+    pub name: String,
+    /// As in `spec.providerID`; empty: `static://<name>`.
+    pub provider_id: String,
+    /// Its host name; empty: its name.
+    pub hostname: String,
+    /// In the order in which the node shows them.
+    pub addresses: Vec<StaticAddress>,
+    /// Label `node.kubernetes.io/instance-type`.
+    pub instance_type: String,
+    /// Label `topology.kubernetes.io/zone`.
+    pub zone: String,
+    /// Label `topology.kubernetes.io/region`.
+    pub region: String,
+    /// More labels.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// An address of a machine.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct StaticAddress {
+    /// What sort.
+    #[serde(rename = "type")]
+    pub kind: AddressType,
+    /// An IP address, or a name.
+    pub address: String,
+}
+
+/// What sort of address, in Kubernetes' words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub enum AddressType {
+    /// Its host name.
+    Hostname,
+    /// Within the cluster's network.
+    #[serde(rename = "InternalIP")]
+    InternalIp,
+    /// For the world.
+    #[serde(rename = "ExternalIP")]
+    ExternalIp,
+    /// A name within the cluster's network.
+    #[serde(rename = "InternalDNS")]
+    InternalDns,
+    /// A name for the world.
+    #[serde(rename = "ExternalDNS")]
+    ExternalDns,
+}
+
+impl From<AddressType> for MachineAddressKind {
+    fn from(kind: AddressType) -> Self {
+        match kind {
+            AddressType::Hostname => Self::Hostname,
+            AddressType::InternalIp => Self::InternalIp,
+            AddressType::ExternalIp => Self::ExternalIp,
+            AddressType::InternalDns => Self::InternalDns,
+            AddressType::ExternalDns => Self::ExternalDns,
+        }
+    }
+}
+
+/// Peers.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct StaticBgp {
+    /// Our AS number, where a peer names no other.
+    pub local_asn: u32,
+    /// The routers.
+    #[serde(default)]
+    pub peers: Vec<BgpPeer>,
+}
+
+/// A router that machines peer with.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct BgpPeer {
+    /// Its address.
+    pub address: IpAddr,
+    /// Its AS number.
+    pub asn: u32,
+    /// Our AS number towards it.
+    #[serde(default)]
+    pub local_asn: Option<u32>,
+    /// TCP MD5 password.
+    #[serde(default)]
+    pub password_file: Option<SecretFile>,
+    /// TCP port, where it is not 179.
+    #[serde(default)]
+    pub port: Option<u16>,
+    /// It is more than one hop away.
+    #[serde(default)]
+    pub multihop: bool,
+    /// The address that machines speak from; absent: the node's first of the peer's family.
+    #[serde(default)]
+    pub source_address: Option<IpAddr>,
+    /// Nodes that peer with it, by labels; empty: all.
+    #[serde(default)]
+    pub node_selector: BTreeMap<String, String>,
+}
+
+/// Section `equinix`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct EquinixConfig {
+    /// Where the API is.
+    pub base_url: String,
+    /// Holds the API token. Read again when it changes.
+    pub api_token_file: Option<SecretFile>,
+    /// The project's id.
+    pub project_id: String,
+    /// Where addresses are reserved.
+    pub metro: String,
+    /// Where addresses are reserved if no metro is known; the API's makers want metros.
+    pub facility: String,
+    /// Objects a page, 1 to 1000. Long pages cost few calls.
+    pub page_size: u32,
+    /// Bound of a call, its repetitions and its answer's body included.
+    #[serde(with = "duration")]
+    pub request_timeout: Duration,
+    /// Calls at once.
+    pub max_concurrency: usize,
+    /// BGP.
+    pub bgp: EquinixBgp,
+}
+
+impl Default for EquinixConfig {
+    fn default() -> Self {
+        Self {
+            base_url: "https://api.equinix.com/metal/v1".to_owned(),
+            api_token_file: None,
+            project_id: String::new(),
+            metro: String::new(),
+            facility: String::new(),
+            page_size: 1000,
+            request_timeout: Duration::from_secs(10),
+            max_concurrency: 16,
+            bgp: EquinixBgp::default(),
+        }
+    }
+}
+
+/// BGP of the project.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct EquinixBgp {
+    /// Do machines speak BGP?
+    pub enabled: bool,
+    /// Our AS number, where the project has none yet.
+    pub local_asn: u32,
+    /// TCP MD5 password, where the project has none yet: 10 to 20 letters and digits of all three kinds.
+    pub password_file: Option<SecretFile>,
+}
+
+impl Default for EquinixBgp {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            local_asn: 65_000,
+            password_file: None,
+        }
+    }
+}
+
+/// Why a driver cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The configuration is wrong.
+    #[error("the configuration of the cloud is wrong: {}", lines(.0))]
+    Config(Vec<Problem>),
+    /// The driver needs a token and was given none.
+    #[error("equinix.apiTokenFile: missing")]
+    NoToken,
+    /// There can be no HTTP client.
+    #[error("cannot set up an HTTP client")]
+    Client(#[source] reqwest::Error),
+}
+
+fn lines(problems: &[Problem]) -> String {
+    let line = |problem: &Problem| format!("{}: {}; {}", problem.path, problem.message, problem.help);
+    problems.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// The driver that is configured. Calls no cloud: one that is away at start is none of our trouble here. Once a process, since its
+/// metrics are registered.
+///
+/// # Errors
+/// What [`CloudConfig::validate`] finds.
+pub fn connect(config: &CloudConfig, context: &Context) -> Result<Cloud, ConnectError> {
+    let problems = config.validate();
+    if !problems.is_empty() {
+        return Err(ConnectError::Config(problems));
+    }
+    match config.driver {
+        DriverName::Static => Ok(fixed::connect(&config.fixed)),
+        DriverName::Equinix => {
+            let metrics = context.metrics.register(HttpMetrics::register);
+            equinix::connect(&config.equinix, metrics, context)
+        }
+    }
+}

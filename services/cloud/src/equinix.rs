@@ -1,0 +1,140 @@
+//! Equinix Metal, and whatever speaks its API: machines, elastic IPs, BGP.
+//!
+//! Lists are complete or an error: every page is read, the total must stay the same from page to page and must be met, else the list
+//! is read once more. What the published API leaves open is answered on the side of doubt: 403 is not absence, a status that we do
+//! not know is not "disabled".
+
+mod addresses;
+mod bgp;
+mod machines;
+mod pages;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use std::fmt;
+use std::sync::Arc;
+
+use groundplane_core::ProviderId;
+use http::HeaderName;
+
+use crate::config::EquinixConfig;
+use crate::http::{Http, HttpMetrics, HttpOptions};
+use crate::{AddressBackend, Cloud, CloudError, CloudErrorKind, ConnectError};
+use groundplane_runtime::Context;
+
+/// Its name in configuration, metrics and messages.
+pub(crate) const NAME: &str = "equinix";
+/// Scheme of the provider ids that it gives out.
+const SCHEME: &str = "equinixmetal";
+/// Scheme of the provider ids that its predecessor gave out.
+const OLD_SCHEME: &str = "packet";
+
+/// The driver.
+pub(crate) struct Equinix {
+    http: Http,
+    config: EquinixConfig,
+}
+
+impl fmt::Debug for Equinix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Equinix")
+            .field("http", &self.http)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The driver as configured. The configuration has been validated.
+pub(crate) fn connect(
+    config: &EquinixConfig,
+    metrics: HttpMetrics,
+    context: &Context,
+) -> Result<Cloud, ConnectError> {
+    let driver = Arc::new(Equinix::new(config, metrics, context)?);
+    let machines: Arc<Equinix> = Arc::clone(&driver);
+    let addresses: Arc<Equinix> = Arc::clone(&driver);
+    Ok(Cloud {
+        name: NAME,
+        machines: Some(machines),
+        addresses: AddressBackend::Cloud(addresses),
+        bgp: if config.bgp.enabled { Some(driver) } else { None },
+    })
+}
+
+impl Equinix {
+    pub(crate) fn new(
+        config: &EquinixConfig,
+        metrics: HttpMetrics,
+        context: &Context,
+    ) -> Result<Self, ConnectError> {
+        let token = config.api_token_file.clone().ok_or(ConnectError::NoToken)?;
+        let options = HttpOptions {
+            driver: NAME,
+            base_url: config.base_url.trim_end_matches('/').to_owned(),
+            token_header: HeaderName::from_static("x-auth-token"),
+            token,
+            token_field: "equinix.apiTokenFile",
+            deadline: config.request_timeout,
+            concurrency: config.max_concurrency,
+        };
+        let http = Http::new(options, metrics, Arc::clone(&context.clock)).map_err(ConnectError::Client)?;
+        Ok(Self {
+            http,
+            config: config.clone(),
+        })
+    }
+
+    /// A path below the project.
+    fn in_project(&self, rest: &str) -> String {
+        format!("/projects/{}/{rest}", self.config.project_id)
+    }
+}
+
+/// The id in `id`, where it is one of ours. A bare one must look like a UUID: other clouds have bare ids, too.
+fn device_of(id: &ProviderId) -> Option<&str> {
+    let bare = id.id();
+    let fits = match id.scheme() {
+        Some(SCHEME | OLD_SCHEME) => is_plain(bare),
+        Some(_) => false,
+        None => is_uuid(bare),
+    };
+    fits.then_some(bare)
+}
+
+/// As [`device_of`], for a call that needs one.
+fn need_device(id: &ProviderId, operation: &str) -> Result<String, CloudError> {
+    device_of(id).map(str::to_owned).ok_or_else(|| {
+        CloudError::new(
+            CloudErrorKind::Refused,
+            operation,
+            format!("`{id}` is not a machine of this cloud"),
+        )
+    })
+}
+
+/// Can this stand in a path as it is?
+fn is_plain(id: &str) -> bool {
+    !id.is_empty()
+        && id
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+fn is_uuid(id: &str) -> bool {
+    let groups = [8, 4, 4, 4, 12];
+    id.split('-').count() == groups.len()
+        && id.split('-').zip(groups).all(|(group, length)| {
+            group.len() == length && group.bytes().all(|byte| byte.is_ascii_hexdigit())
+        })
+}
+
+/// A provider id of ours.
+fn provider_id(device: &str, operation: &str) -> Result<ProviderId, CloudError> {
+    format!("{SCHEME}://{device}").parse().map_err(|error| {
+        CloudError::new(
+            CloudErrorKind::Unavailable,
+            operation,
+            format!("machine with a strange id: {error}"),
+        )
+    })
+}

@@ -1,0 +1,186 @@
+//! Elastic IPs. The tags of a reservation are the record of who it is for, in the form that the cloud's own controller writes.
+
+use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use groundplane_core::{ClusterId, Family, Owner, OwnerKind, Prefix};
+use http::Method;
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+
+use super::pages::List;
+use super::{Equinix, is_plain, wire};
+use crate::http::Call;
+use crate::{
+    Assignment, CloudError, CloudErrorKind, ElasticIps, NewReservation, Placement, Reservation,
+    ReservationState,
+};
+
+const USAGE: &str = "usage=cloud-provider-equinix-metal-auto";
+/// What people see in the console; the cloud's own controller writes the same.
+const DETAILS: &str = "Equinix Metal Kubernetes CCM auto-generated for Load Balancer";
+
+const LIST: List = List {
+    operation: "list reservations",
+    route: "/projects/{pid}/ips",
+    path: "ips",
+    include: Some("assignments"),
+    may_lack_meta: false,
+};
+
+/// `service=` and the padded base64 of SHA-256 of `namespace/name`. What that cannot say (another kind of owner, a slot) is added
+/// where it is not empty, so that a Service's tag is the same for every controller.
+fn service_tag(owner: &Owner) -> String {
+    let kind = if owner.kind == OwnerKind::Service {
+        String::new()
+    } else {
+        format!("{}:", owner.kind)
+    };
+    let namespace = owner
+        .namespace
+        .as_ref()
+        .map_or("", |namespace| namespace.as_str());
+    let slot = if owner.slot.is_empty() {
+        String::new()
+    } else {
+        format!("#{}", owner.slot)
+    };
+    let hash = Sha256::digest(format!("{kind}{namespace}/{}{slot}", owner.name).as_bytes());
+    format!("service={}", STANDARD.encode(hash))
+}
+
+#[async_trait]
+impl ElasticIps for Equinix {
+    fn tags_of(&self, owner: &Owner) -> Vec<String> {
+        vec![
+            USAGE.to_owned(),
+            service_tag(owner),
+            format!("cluster={}", owner.cluster),
+        ]
+    }
+
+    fn cluster_tags(&self, cluster: &ClusterId) -> Vec<String> {
+        vec![USAGE.to_owned(), format!("cluster={cluster}")]
+    }
+
+    fn supports(&self, family: Family) -> bool {
+        match family {
+            Family::V4 | Family::V6 => true,
+        }
+    }
+
+    async fn list(&self) -> Result<Vec<Reservation>, CloudError> {
+        Ok(self
+            .list_all::<wire::Reservation>(LIST)
+            .await?
+            .into_iter()
+            .map(reservation)
+            .collect())
+    }
+
+    async fn create(&self, wanted: &NewReservation) -> Result<Reservation, CloudError> {
+        let call = Call::new(
+            "create reservation",
+            Method::POST,
+            LIST.route,
+            self.in_project(LIST.path),
+        );
+        let (place, code) = self.place(&wanted.placement, &call)?;
+        let kind = match wanted.family {
+            Family::V4 => "public_ipv4",
+            Family::V6 => "public_ipv6",
+        };
+        let call = call.body(json!({
+            "type": kind,
+            "quantity": 1,
+            "details": DETAILS,
+            "tags": wanted.tags,
+            // Over quota is refused at once; without it a person would be asked, and the address would come, or not, days later.
+            "fail_on_approval_required": true,
+            place: code,
+        }));
+        self.http.read(&call).await.map(reservation).map_err(not_absence)
+    }
+
+    async fn delete(&self, id: &str) -> Result<(), CloudError> {
+        let call = Call::new(
+            format!("delete reservation {id}"),
+            Method::DELETE,
+            "/ips/{id}",
+            format!("/ips/{id}"),
+        );
+        if !is_plain(id) {
+            return Err(call.error(CloudErrorKind::Refused, "not an id of this cloud"));
+        }
+        match self.http.send(&call).await {
+            Err(error) if error.is(CloudErrorKind::NotFound) => Ok(()),
+            result => result,
+        }
+    }
+}
+
+impl Equinix {
+    /// Where a reservation goes: what is asked for before what is configured, a metro before a facility.
+    fn place<'a>(
+        &'a self,
+        wanted: &'a Placement,
+        call: &Call,
+    ) -> Result<(&'static str, &'a str), CloudError> {
+        [
+            ("metro", wanted.metro.as_str()),
+            ("facility", &wanted.facility),
+            ("metro", &self.config.metro),
+            ("facility", &self.config.facility),
+        ]
+        .into_iter()
+        .find(|(_, code)| !code.is_empty())
+        .ok_or_else(|| {
+            call.error(
+                CloudErrorKind::Refused,
+                "no metro and no facility; set equinix.metro, or the Service's annotation",
+            )
+        })
+    }
+}
+
+/// A project that is not there is nothing that a caller of `create` could take for absence.
+fn not_absence(mut error: CloudError) -> CloudError {
+    if error.is(CloudErrorKind::NotFound) {
+        error.kind = CloudErrorKind::Refused;
+    }
+    error
+}
+
+fn reservation(row: wire::Reservation) -> Reservation {
+    let prefix = row
+        .address
+        .parse()
+        .ok()
+        .and_then(|address| Prefix::new(address, row.cidr).ok());
+    let state = match row.state.as_str() {
+        "created" if prefix.is_some() => ReservationState::Ready,
+        "pending" | "created" => ReservationState::Pending,
+        _ => ReservationState::Denied,
+    };
+    let is_kind = matches!(row.kind.as_str(), "public_ipv4" | "public_ipv6" | "global_ipv4");
+    Reservation {
+        id: row.id,
+        prefix: prefix.filter(|_| row.kind != "vrf"),
+        state,
+        tags: row.tags,
+        assignments: row.assignments.into_iter().map(assignment).collect(),
+        usable: is_kind && !row.management,
+    }
+}
+
+fn assignment(row: wire::Assignment) -> Assignment {
+    let id = if row.id.is_empty() {
+        wire::Link { href: row.href }.id().to_owned()
+    } else {
+        row.id
+    };
+    Assignment {
+        id,
+        machine: row.assigned_to.id().to_owned(),
+    }
+}

@@ -1,0 +1,375 @@
+//! The HTTP client of every driver: no call without a deadline, no secret in what it says, nothing repeated that may not be.
+//!
+//! ```text
+//!  call ─► slot (bounded concurrency) ─► ┌ gate (rate limit) ─► try ─► classify ┐ ─► answer
+//!                                        └──────◄── GET, DELETE: jitter ◄───────┘
+//!                                         all of it within one deadline, the body included
+//! ```
+//!
+//! `POST` is sent once, whatever happens: after a failure without an answer the caller lists before it tries again. `GET` and
+//! `DELETE` are tried at most three times. A rate limit that the cloud tells of holds back every call of the driver; where it would
+//! outlast a call's deadline, the call fails at once and says when to come back.
+
+mod classify;
+mod gate;
+mod metrics;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use backon::{BackoffBuilder as _, ExponentialBuilder};
+use groundplane_core::Clock;
+use groundplane_runtime::config::SecretFile;
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use secrecy::ExposeSecret as _;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
+use tracing::{Instrument as _, debug, field, info_span};
+
+use crate::{CloudError, CloudErrorKind};
+use gate::Gate;
+pub(crate) use metrics::HttpMetrics;
+
+/// A connection that takes longer than this will not come.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Below the idle timeouts of common load balancers (60 s), so that a pooled connection is rarely dead when it is used.
+const POOL_IDLE: Duration = Duration::from_secs(30);
+/// A page of 1000 machines is about 4 MB. More than this is not an answer to us.
+const LONGEST_BODY: usize = 64 << 20;
+/// Tries of a call that may be repeated, the first included.
+const TRIES: usize = 3;
+
+/// A client with timeouts and without redirects, which would take the token elsewhere. `timeout` bounds a whole request.
+///
+/// # Errors
+/// The machine has no usable root certificates.
+pub fn client(timeout: Duration) -> Result<reqwest::Client, reqwest::Error> {
+    groundplane_runtime::tls::install();
+    reqwest::Client::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .timeout(timeout)
+        .pool_idle_timeout(POOL_IDLE)
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .user_agent(concat!("groundplane/", env!("CARGO_PKG_VERSION")))
+        .build()
+}
+
+/// How a driver talks to its API.
+#[derive(Clone, Debug)]
+pub(crate) struct HttpOptions {
+    /// In metrics and traces.
+    pub(crate) driver: &'static str,
+    /// Without a slash at its end.
+    pub(crate) base_url: String,
+    /// Where the token goes.
+    pub(crate) token_header: HeaderName,
+    /// Where the token is, and the setting that says so.
+    pub(crate) token: SecretFile,
+    pub(crate) token_field: &'static str,
+    /// Bound of one call, all of its tries included.
+    pub(crate) deadline: Duration,
+    /// Calls at once.
+    pub(crate) concurrency: usize,
+}
+
+/// A call, before it is made.
+#[derive(Debug)]
+pub(crate) struct Call {
+    /// For people: `list reservations`.
+    pub(crate) operation: String,
+    pub(crate) method: Method,
+    /// The path's pattern, for metrics and traces: `/ips/{id}`.
+    pub(crate) route: &'static str,
+    /// The path itself.
+    pub(crate) path: String,
+    pub(crate) query: Vec<(&'static str, String)>,
+    pub(crate) body: Option<Value>,
+}
+
+impl Call {
+    pub(crate) fn new(
+        operation: impl Into<String>,
+        method: Method,
+        route: &'static str,
+        path: impl Into<String>,
+    ) -> Self {
+        let (operation, path) = (operation.into(), path.into());
+        Self {
+            operation,
+            method,
+            route,
+            path,
+            query: Vec::new(),
+            body: None,
+        }
+    }
+
+    pub(crate) fn query(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.query.push((name, value.into()));
+        self
+    }
+
+    pub(crate) fn body(self, body: Value) -> Self {
+        Self {
+            body: Some(body),
+            ..self
+        }
+    }
+
+    /// An error in this call.
+    pub(crate) fn error(&self, kind: CloudErrorKind, message: impl Into<String>) -> CloudError {
+        CloudError::new(kind, &self.operation, message)
+    }
+
+    fn may_repeat(&self) -> bool {
+        matches!(self.method, Method::GET | Method::DELETE)
+    }
+}
+
+/// A driver's way to its API. Cheap to clone; all clones share slots, gate and connections.
+#[derive(Clone)]
+pub(crate) struct Http {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    options: HttpOptions,
+    client: reqwest::Client,
+    slots: Semaphore,
+    gate: Gate,
+    metrics: HttpMetrics,
+}
+
+impl fmt::Debug for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Http")
+            .field("base_url", &self.inner.options.base_url)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What came back, whatever its status.
+struct Reply {
+    status: u16,
+    headers: HeaderMap,
+    body: Vec<u8>,
+}
+
+impl Http {
+    pub(crate) fn new(
+        options: HttpOptions,
+        metrics: HttpMetrics,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, reqwest::Error> {
+        let client = client(options.deadline)?;
+        let slots = Semaphore::new(options.concurrency);
+        let inner = Inner {
+            options,
+            client,
+            slots,
+            gate: Gate::new(clock),
+            metrics,
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// Makes a call and decodes its answer. An answer that is not what it should be is `Unavailable`.
+    pub(crate) async fn read<T: DeserializeOwned>(&self, call: &Call) -> Result<T, CloudError> {
+        self.run(call, |body| {
+            serde_json::from_slice(body).map_err(|error| error.to_string())
+        })
+        .await
+    }
+
+    /// Makes a call whose answer does not matter, beyond its status.
+    pub(crate) async fn send(&self, call: &Call) -> Result<(), CloudError> {
+        self.run(call, |_| Ok(())).await
+    }
+
+    async fn run<T>(
+        &self,
+        call: &Call,
+        decode: impl Fn(&[u8]) -> Result<T, String>,
+    ) -> Result<T, CloudError> {
+        // Waiting for a slot is the caller's time: its own deadline drops this future.
+        let _slot = self
+            .inner
+            .slots
+            .acquire()
+            .await
+            .map_err(|_| call.error(CloudErrorKind::Unavailable, "closed"))?;
+        let deadline = Instant::now() + self.inner.options.deadline;
+        let mut pauses = ExponentialBuilder::default()
+            .with_min_delay(Duration::from_millis(100))
+            .with_max_delay(Duration::from_secs(2))
+            .with_max_times(TRIES - 1)
+            .with_jitter()
+            .build();
+        let mut attempt = 1;
+        loop {
+            self.pass_gate(call, deadline).await?;
+            let error = match self.attempt(call, attempt, deadline, &decode).await {
+                Ok(value) => return Ok(value),
+                Err(error) => error,
+            };
+            let pause = pauses
+                .next()
+                .filter(|_| call.may_repeat() && is_passing(error.kind));
+            let Some(pause) = pause else { return Err(error) };
+            let pause = pause.max(error.retry_after.unwrap_or_default());
+            if Instant::now() + pause >= deadline {
+                return Err(error);
+            }
+            debug!(error = %error, attempt, pause = ?pause, "trying again");
+            tokio::time::sleep(pause).await;
+            attempt += 1;
+        }
+    }
+
+    /// Waits for the rate limit to pass, where it does in time.
+    async fn pass_gate(&self, call: &Call, deadline: Instant) -> Result<(), CloudError> {
+        while let Some(opens) = self.inner.gate.opens() {
+            if opens >= deadline {
+                let mut error = call.error(
+                    CloudErrorKind::RateLimited,
+                    "held back: the cloud's rate limit is used up",
+                );
+                error.retry_after = Some(opens.saturating_duration_since(Instant::now()));
+                return Err(error);
+            }
+            tokio::time::sleep_until(opens).await;
+        }
+        Ok(())
+    }
+
+    /// One try: traced, counted, bounded.
+    async fn attempt<T>(
+        &self,
+        call: &Call,
+        attempt: u32,
+        deadline: Instant,
+        decode: &impl Fn(&[u8]) -> Result<T, String>,
+    ) -> Result<T, CloudError> {
+        let span = info_span!(
+            "cloud.http",
+            otel.kind = "client",
+            driver = self.inner.options.driver,
+            http.request.method = %call.method,
+            http.route = call.route,
+            http.response.status_code = field::Empty,
+            attempt,
+        );
+        let observer = self
+            .inner
+            .metrics
+            .start(self.inner.options.driver, call.route, &call.method);
+        let outcome = timeout_at(deadline, self.exchange(call))
+            .instrument(span.clone())
+            .await;
+        let reply = match outcome {
+            Ok(Ok(reply)) => reply,
+            Ok(Err(error)) => {
+                observer.finish(if error.is(CloudErrorKind::Timeout) {
+                    "timeout"
+                } else {
+                    "error"
+                });
+                return Err(error);
+            }
+            Err(_) => {
+                observer.finish("timeout");
+                let waited = self.inner.options.deadline;
+                return Err(call.error(CloudErrorKind::Timeout, format!("no answer within {waited:?}")));
+            }
+        };
+        span.record("http.response.status_code", reply.status);
+        observer.finish(metrics::code(reply.status));
+        let held = self.inner.gate.heed(reply.status, &reply.headers);
+        if !(200..300).contains(&reply.status) {
+            let mut error = classify::refusal(call, reply.status, &reply.body);
+            error.message = self.scrub(error.message);
+            error.retry_after = held.or_else(|| gate::retry_after(&reply.headers));
+            return Err(error);
+        }
+        decode(&reply.body).map_err(|message| {
+            call.error(
+                CloudErrorKind::Unavailable,
+                format!("the answer cannot be read: {}", self.scrub(message)),
+            )
+        })
+    }
+
+    async fn exchange(&self, call: &Call) -> Result<Reply, CloudError> {
+        let failed = |error: reqwest::Error| classify::transport(call, error);
+        let options = &self.inner.options;
+        let mut request = self
+            .inner
+            .client
+            .request(call.method.clone(), format!("{}{}", options.base_url, call.path))
+            .header(http::header::ACCEPT, "application/json")
+            .header(options.token_header.clone(), self.token(call)?);
+        if !call.query.is_empty() {
+            request = request.query(&call.query);
+        }
+        if let Some(body) = &call.body {
+            request = request.json(body);
+        }
+        let mut response = request.send().await.map_err(failed)?;
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(failed)? {
+            if body.len() + chunk.len() > LONGEST_BODY {
+                return Err(call.error(CloudErrorKind::Unavailable, "the answer is too long"));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(Reply {
+            status,
+            headers,
+            body,
+        })
+    }
+
+    /// The token, read again when its file changes.
+    fn token(&self, call: &Call) -> Result<HeaderValue, CloudError> {
+        let options = &self.inner.options;
+        let refuse = |message: String| call.error(CloudErrorKind::Unauthenticated, message);
+        let token = options
+            .token
+            .read(options.token_field)
+            .map_err(|error| refuse(error.to_string()))?;
+        let mut value = HeaderValue::from_str(token.expose_secret()).map_err(|_| {
+            let (field, path) = (options.token_field, options.token.path().display());
+            refuse(format!(
+                "{field}: `{path}` holds characters that a token cannot have"
+            ))
+        })?;
+        value.set_sensitive(true);
+        Ok(value)
+    }
+
+    /// Takes our token out of a text that came from the cloud.
+    fn scrub(&self, text: String) -> String {
+        let options = &self.inner.options;
+        match options.token.read(options.token_field) {
+            Ok(token) => text.replace(token.expose_secret(), "[token]"),
+            Err(_) => text,
+        }
+    }
+}
+
+/// May the same call succeed a little later?
+fn is_passing(kind: CloudErrorKind) -> bool {
+    matches!(
+        kind,
+        CloudErrorKind::Unavailable | CloudErrorKind::RateLimited | CloudErrorKind::Timeout
+    )
+}
