@@ -4,6 +4,7 @@
 //!   tools       builds etcd, kube-apiserver, helm and Jaeger, once
 //!   kube_api    a real Kubernetes API; every test gets a Corner of it
 //!   jaeger      a real Jaeger, which is asked for the spans it got
+//!   demo        the story that `make demo` tells
 //!   groundplane the binary under test, as a process
 //!   chart       the Helm chart, rendered, and its roles granted
 //!   world       a corner of a cluster with groundplane at work in it
@@ -17,6 +18,7 @@
 //! one API server among them.
 
 pub mod chart;
+pub mod demo;
 pub mod eventually;
 pub mod groundplane;
 pub mod jaeger;

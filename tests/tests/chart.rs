@@ -5,10 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use groundplane_tests::KubeApi;
 use groundplane_tests::kube_api::{GATEWAY_NAMESPACE, GATEWAY_SERVICE_ACCOUNT, User};
 use groundplane_tests::scratch::workspace_root;
-use groundplane_tests::tools::{Tool, ensure as ensure_tool};
+use groundplane_tests::{KubeApi, chart};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
@@ -18,56 +17,33 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
 /// The values that the chart is looked at with: its own, and those of its folder `ci`.
-const VALUES: [&[&str]; 4] = [
-    &[],
-    &["-f", "ci/services-values.yaml"],
-    &["-f", "ci/equinix-values.yaml"],
-    &[
-        "--set",
-        "mode=services,insecure=true,persistence.enabled=false,hostNetwork=true",
-    ],
-];
-
-/// Runs helm in the chart's folder. Its output, or what it said when it refused.
-async fn helm(arguments: &[&str]) -> Result<Result<String, String>> {
-    let mut command = Command::new(ensure_tool(Tool::Helm).await?);
-    command
-        .args(arguments)
-        .current_dir(workspace_root().join("charts/groundplane"));
-    let output = tokio::task::spawn_blocking(move || command.output()).await??;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ok(if output.status.success() {
-        Ok(text(&output.stdout))
-    } else {
-        Err(text(&output.stderr) + &text(&output.stdout))
-    })
-}
-
-/// What helm makes of the chart.
-async fn render(values: &[&str]) -> Result<Result<String, String>> {
-    helm(
-        &[
-            &["template", "groundplane", ".", "--namespace", GATEWAY_NAMESPACE],
-            values,
+fn values() -> [Vec<String>; 4] {
+    let file = |name: &str| {
+        vec![
+            "-f".to_owned(),
+            chart::folder().join("ci").join(name).display().to_string(),
         ]
-        .concat(),
-    )
-    .await
+    };
+    let set = |values: &str| vec!["--set".to_owned(), values.to_owned()];
+    [
+        Vec::new(),
+        file("services-values.yaml"),
+        file("equinix-values.yaml"),
+        set("mode=services,insecure=true,persistence.enabled=false,hostNetwork=true"),
+    ]
 }
 
 /// The objects of the chart with these values.
-async fn objects(values: &[&str]) -> Result<Vec<Value>> {
-    let text = render(values).await?.map_err(anyhow::Error::msg)?;
-    let documents = text
-        .split("\n---")
-        .map(|document| document.trim_start_matches("---"));
-    let mut objects = Vec::new();
-    for document in documents {
-        let object: Option<Value> = serde_saphyr::from_str(document).with_context(|| document.to_owned())?;
-        objects.extend(object.filter(|object| !object.is_null()));
-    }
+async fn objects(values: &[String]) -> Result<Vec<Value>> {
+    let values: Vec<&str> = values.iter().map(String::as_str).collect();
+    let objects = chart::render(&values).await?;
     ensure!(objects.len() > 4, "only {} objects", objects.len());
     Ok(objects)
+}
+
+/// The objects of the chart with this `--set`.
+async fn objects_set(values: &str) -> Result<Vec<Value>> {
+    objects(&["--set".to_owned(), values.to_owned()]).await
 }
 
 fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
@@ -150,14 +126,16 @@ async fn nonsense_is_refused_with_its_place_and_the_way_out() -> Result<()> {
         ("config.driver=equinix", "config.equinix.apiTokenFile"),
     ];
     for (values, reason) in refused {
-        let said = render(&["--set", values]).await?.err();
-        let said = said.with_context(|| format!("{values} was accepted"))?;
+        let said = objects_set(values)
+            .await
+            .err()
+            .with_context(|| format!("{values} was accepted"))?;
+        let said = format!("{said:#}");
         assert!(said.contains(reason), "{values}: {said}");
     }
     let accepted =
         "config.pools[0].name=x,config.pools[0].addresses[0]=192.0.2.0/24,config.ipam.cooldown=1h30m";
-    render(&["--set", accepted]).await?.map_err(anyhow::Error::msg)?;
-    Ok(())
+    objects_set(accepted).await.map(drop)
 }
 
 #[tokio::test]
@@ -177,8 +155,8 @@ async fn the_api_server_accepts_every_object() -> Result<()> {
         );
     }
     let parameters = PatchParams::apply("chart").dry_run().validation_strict();
-    for values in VALUES {
-        for object in objects(values).await? {
+    for values in values() {
+        for object in objects(&values).await? {
             let (group, version) = text(&object["apiVersion"])
                 .split_once('/')
                 .unwrap_or(("", text(&object["apiVersion"])));
@@ -265,7 +243,8 @@ async fn the_gateway_may_do_what_it_does_and_no_more() -> Result<()> {
 #[tokio::test]
 async fn only_who_needs_it_gets_a_token_a_secret_or_a_volume() -> Result<()> {
     let secrets = "secretFiles[0].name=cloud,secretFiles[0].existingSecret=cloud-token";
-    let services = objects(&["-f", "ci/services-values.yaml", "--set", secrets]).await?;
+    let [_, services, ..] = values();
+    let services = objects(&[services, vec!["--set".to_owned(), secrets.to_owned()]].concat()).await?;
     let workloads = workloads(&services);
     assert_eq!(
         workloads.keys().collect::<Vec<_>>(),
@@ -361,8 +340,13 @@ async fn every_variable_is_one_that_the_program_knows() -> Result<()> {
         known.extend(variables(&String::from_utf8_lossy(&output.stdout)));
     }
     let mut used = BTreeSet::new();
-    for values in VALUES {
-        used.extend(variables(&render(values).await?.map_err(anyhow::Error::msg)?));
+    for values in values() {
+        used.extend(
+            objects(&values)
+                .await?
+                .iter()
+                .flat_map(|object| variables(&object.to_string())),
+        );
     }
     used.extend(variables(&std::fs::read_to_string(
         workspace_root().join("docker-compose.yaml"),
