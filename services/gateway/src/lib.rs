@@ -1,1 +1,38 @@
-//! placeholder
+//! The gateway: what Kubernetes wants, and telling it what it got. The only part that talks to the cluster's API.
+//!
+//! ```text
+//!            watch                         wake              next
+//! API server ─────► cluster::Index ──────────────► queue ──────────► controllers ──► clients (instances, bgp, eip, ipam)
+//!      ▲                  ▲                          ▲                    │
+//!      │                  └── fold ──────────────────┼────────┐           │ plan (pure)
+//!      └───────────────────────── cluster::Writer ◄──┼────────┴───────────┘
+//!                                 (gate: do we lead?)└── resync: what the cache says would act
+//! ```
+//!
+//! Invariants:
+//! - Nothing durable: everything is read from Kubernetes and from the services.
+//! - Every write passes one gate, which asks right before whether this replica leads. Two replicas never both act.
+//! - Level-triggered: a reconcile recomputes one object's whole desired state, and writes only what differs.
+//! - Nothing is deleted unless a fresh and complete answer proves that it should be.
+//! - An API server or a service that is away, at the start or later, is waited for.
+
+mod adoption;
+mod announcers;
+mod backoff;
+mod clients;
+mod cluster;
+mod config;
+mod controllers;
+mod failpoint;
+mod gateway;
+mod grpc;
+mod metrics;
+mod queue;
+mod readiness;
+mod selector;
+mod start;
+
+pub use clients::Channels;
+pub use cluster::ConnectError;
+pub use config::{Announcer, Config, Controllers, Lease, Lifecycle};
+pub use start::{StartError, start};

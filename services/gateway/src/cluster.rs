@@ -1,0 +1,91 @@
+//! The cluster, as the gateway sees it and writes to it.
+//!
+//! ```text
+//! API ──watch──► Index ──► controllers ──► Writer (gate: do we lead?) ──patch──► API
+//!                  ▲                                                            │
+//!                  └──────────── fold: the answer to our own write ◄────────────┘
+//! ```
+
+mod client;
+mod events;
+mod identity;
+mod index;
+mod leader;
+pub(crate) mod objects;
+mod watch;
+mod writer;
+
+use std::sync::Arc;
+
+use kube::Client;
+use kube::api::Patch;
+use serde_json::Value;
+
+pub(crate) use client::connect;
+pub use client::ConnectError;
+pub(crate) use events::{Event, EventKind, Events};
+pub(crate) use identity::ClusterIdentity;
+pub(crate) use index::{Change, Index};
+pub(crate) use leader::{Leader, identity};
+use objects::{Key, NodeObject, ServiceObject, Slim};
+pub(crate) use watch::{OnChange, Scope, follow};
+pub(crate) use writer::{Part, WriteError, Writer};
+
+/// The objects of one kind: read from the index, written through the gate.
+#[derive(Debug)]
+pub(crate) struct Objects<T> {
+    /// What we know of them.
+    pub(crate) index: Index<T>,
+    writer: Writer,
+}
+
+impl<T> Clone for Objects<T> {
+    fn clone(&self) -> Self {
+        Self { index: self.index.clone(), writer: self.writer.clone() }
+    }
+}
+
+impl<T: Slim> Objects<T> {
+    /// What `index` knows, written by `writer`.
+    pub(crate) fn new(index: Index<T>, writer: Writer) -> Self {
+        Self { index, writer }
+    }
+
+    /// The object, as far as we know.
+    pub(crate) fn get(&self, key: &Key) -> Option<Arc<T>> {
+        self.index.get(key)
+    }
+
+    /// Patches an object, and returns what it is then. Who looks into the index afterwards sees it.
+    pub(crate) async fn patch(&self, key: &Key, part: Part, patch: &Patch<Value>) -> Result<Arc<T>, WriteError> {
+        Ok(self.index.fold(self.writer.patch(key, part, patch).await?))
+    }
+
+    /// Deletes exactly this object, if it is still as it was read.
+    pub(crate) async fn delete(&self, object: &T) -> Result<(), WriteError> {
+        self.writer.delete(object).await
+    }
+}
+
+/// The cluster. Cheap to clone; all clones are the same.
+#[derive(Clone)]
+pub(crate) struct Cluster {
+    /// For what has no index.
+    pub(crate) client: Client,
+    pub(crate) nodes: Objects<NodeObject>,
+    pub(crate) services: Objects<ServiceObject>,
+    pub(crate) writer: Writer,
+    pub(crate) leader: Leader,
+    pub(crate) events: Events,
+    pub(crate) identity: ClusterIdentity,
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster")
+            .field("nodes", &self.nodes)
+            .field("services", &self.services)
+            .field("leader", &self.leader)
+            .finish_non_exhaustive()
+    }
+}

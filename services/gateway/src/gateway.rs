@@ -1,0 +1,66 @@
+//! What the controllers share.
+
+use std::sync::Arc;
+
+use groundplane_core::Clock;
+use groundplane_runtime::Context;
+use tokio_util::sync::CancellationToken;
+
+use crate::clients::Services;
+use crate::cluster::Cluster;
+use crate::config::Config;
+use crate::metrics::ReconcileMetrics;
+use crate::queue::Queue;
+
+/// The gateway: what it knows, whom it can ask, and what wants to be looked at.
+pub(crate) struct Gateway {
+    pub(crate) config: Config,
+    pub(crate) cluster: Cluster,
+    pub(crate) services: Services,
+    pub(crate) queues: Queues,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) metrics: ReconcileMetrics,
+    pub(crate) stopping: CancellationToken,
+}
+
+/// One queue a controller.
+#[derive(Clone, Debug)]
+pub(crate) struct Queues {
+    pub(crate) nodes: Queue,
+    pub(crate) bgp: Queue,
+    pub(crate) services: Queue,
+}
+
+impl Queues {
+    /// Empty queues.
+    pub(crate) fn new() -> Self {
+        Self { nodes: Queue::new("node"), bgp: Queue::new("bgp"), services: Queue::new("service") }
+    }
+}
+
+impl Gateway {
+    /// What the controllers share, from what they were given.
+    pub(crate) fn new(
+        config: Config,
+        cluster: Cluster,
+        services: Services,
+        queues: Queues,
+        context: &Context,
+    ) -> Self {
+        Self {
+            config,
+            cluster,
+            services,
+            queues,
+            clock: Arc::clone(&context.clock),
+            metrics: ReconcileMetrics::register(&context.metrics),
+            stopping: context.tasks.token(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gateway").field("cluster", &self.cluster).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,174 @@
+//! Puts the gateway together.
+
+use std::sync::Arc;
+
+use groundplane_runtime::Context;
+use groundplane_runtime::lease::LeaseConfig;
+use kube::{Api, Client};
+use tonic::service::Routes;
+use tracing::info;
+
+use crate::clients::{Channels, Services};
+use crate::cluster::objects::{Key, NodeObject, ServiceObject, Slim};
+use crate::cluster::{
+    Change, Cluster, ClusterIdentity, ConnectError, Events, Index, Leader, Objects, OnChange, Scope, Writer, connect,
+    follow, identity,
+};
+use crate::config::Config;
+use crate::gateway::{Gateway, Queues};
+use crate::metrics::{Readings, WriteMetrics};
+use crate::{adoption, controllers, grpc, readiness};
+
+/// The full name of what we serve.
+const SERVICE: &str = "groundplane.gateway.v1.GatewayService";
+
+/// Why the gateway cannot start. That the API server or a service is away is no reason.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// There is no way to the Kubernetes API.
+    #[error("no way to the Kubernetes API")]
+    Connect(#[from] ConnectError),
+    /// The configuration cannot be used; [`Config::validate`] says more.
+    #[error("gateway.{path}: {message}")]
+    Config {
+        /// Which value.
+        path: String,
+        /// What is wrong with it.
+        message: String,
+    },
+}
+
+/// Starts the gateway, and returns what it serves.
+pub async fn start(config: Config, services: Channels, context: &Context) -> Result<Routes, StartError> {
+    if let Some(problem) = config.validate().into_iter().next() {
+        return Err(StartError::Config { path: problem.path, message: problem.message });
+    }
+    let (client, home) = connect(config.kubeconfig.as_deref()).await?;
+    let namespace = if config.namespace.is_empty() { home } else { config.namespace.clone() };
+    let tasks = &context.tasks;
+    let lease = LeaseConfig {
+        duration: config.lease.duration.0,
+        retry: config.lease.retry.0,
+        ..LeaseConfig::new(namespace, config.lease.name.clone(), identity())
+    };
+    let leader = Leader::elect(client.clone(), lease, tasks);
+    let writer = Writer::new(
+        client.clone(),
+        leader.clone(),
+        config.write_timeout.0,
+        WriteMetrics::register(&context.metrics),
+    );
+    let clock = Arc::clone(&context.clock);
+    let events = Events::start(client.clone(), writer.clone(), clock, tasks, &context.metrics);
+    let cluster = Cluster {
+        nodes: Objects::new(Index::new(1), writer.clone()),
+        services: Objects::new(Index::new(service_scopes(&config).len()), writer.clone()),
+        identity: ClusterIdentity::new(config.cluster.clone()),
+        client,
+        writer,
+        leader,
+        events,
+    };
+    let queues = Queues::new();
+    register_readings(&cluster, &queues, context);
+    let gateway = Arc::new(Gateway::new(config, cluster, Services::over(services), queues, context));
+    begin(&gateway, context);
+    Ok(grpc::routes(&gateway))
+}
+
+/// Starts everything that runs.
+fn begin(gateway: &Arc<Gateway>, context: &Context) {
+    let tasks = &context.tasks;
+    let identity = gateway.cluster.identity.clone();
+    tasks.spawn("cluster", identity.learn(gateway.cluster.client.clone(), tasks.token()));
+    readiness::start(gateway, context);
+    context.health.serves(SERVICE, &[]);
+    follow_nodes(gateway, context);
+    follow_services(gateway, context);
+    adoption::start(gateway, context);
+    controllers::node::start(gateway, context);
+    controllers::bgp::start(gateway, context);
+    controllers::service::start(gateway, context);
+    let config = &gateway.config;
+    info!(
+        announcer = ?config.announcer,
+        namespaces = ?config.namespaces,
+        node = config.controllers.node,
+        lifecycle = config.controllers.lifecycle,
+        bgp = config.controllers.bgp,
+        service = config.controllers.service,
+        "gateway started"
+    );
+}
+
+/// Namespaces whose Services are followed, each by a watch of its own; an empty one stands for all.
+fn service_scopes(config: &Config) -> Vec<Arc<str>> {
+    if config.namespaces.is_empty() {
+        return vec!["".into()];
+    }
+    let mut scopes: Vec<Arc<str>> = config.namespaces.iter().map(|namespace| namespace.as_str().into()).collect();
+    scopes.sort_unstable();
+    scopes.dedup();
+    scopes
+}
+
+fn follow_nodes(gateway: &Arc<Gateway>, context: &Context) {
+    let scope = Scope {
+        api: Api::all(gateway.cluster.client.clone()),
+        namespace: "".into(),
+        selector: gateway.config.node_selector.clone(),
+        wanted: |prefix: &str, key: &Key| key.name.starts_with(prefix),
+        prefix: gateway.config.node_prefix.clone(),
+    };
+    let woken = Arc::clone(gateway);
+    let on_change: OnChange<NodeObject> = Arc::new(move |change: &Change<NodeObject>| {
+        controllers::node::changed(&woken, change);
+        controllers::bgp::changed(&woken, change);
+    });
+    spawn(gateway, context, scope, gateway.cluster.nodes.index.clone(), on_change);
+}
+
+fn follow_services(gateway: &Arc<Gateway>, context: &Context) {
+    let client: &Client = &gateway.cluster.client;
+    for namespace in service_scopes(&gateway.config) {
+        let scope = Scope {
+            api: if namespace.is_empty() {
+                Api::all(client.clone())
+            } else {
+                Api::namespaced(client.clone(), &namespace)
+            },
+            namespace,
+            selector: String::new(),
+            wanted: |_, _| true,
+            prefix: String::new(),
+        };
+        let woken = Arc::clone(gateway);
+        let on_change: OnChange<ServiceObject> =
+            Arc::new(move |change: &Change<ServiceObject>| controllers::service::changed(&woken, change));
+        spawn(gateway, context, scope, gateway.cluster.services.index.clone(), on_change);
+    }
+}
+
+fn spawn<T: Slim>(
+    gateway: &Gateway,
+    context: &Context,
+    scope: Scope<T>,
+    index: Index<T>,
+    on_change: OnChange<T>,
+) {
+    context.tasks.spawn("watch", follow(scope, index, on_change, gateway.stopping.clone()));
+}
+
+fn register_readings(cluster: &Cluster, queues: &Queues, context: &Context) {
+    let (nodes, services) = (cluster.nodes.index.clone(), cluster.services.index.clone());
+    let leader = cluster.leader.clone();
+    Readings::register(
+        &context.metrics,
+        vec![queues.nodes.clone(), queues.bgp.clone(), queues.services.clone()],
+        vec![
+            ("Node", Box::new(move || (nodes.len(), nodes.age()))),
+            ("Service", Box::new(move || (services.len(), services.age()))),
+        ],
+        Box::new(move || leader.is_leader()),
+    );
+}
