@@ -1,0 +1,5 @@
+//! What the service calls.
+
+mod pools;
+
+pub(crate) use pools::Pools;

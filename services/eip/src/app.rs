@@ -1,0 +1,17 @@
+//! Use cases.
+
+mod cloud;
+mod turns;
+
+pub(crate) use cloud::{Answer, CloudEips, Given, Missing};
+
+use crate::adapters::Pools;
+
+/// Where addresses come from, as configured.
+#[derive(Clone, Debug)]
+pub(crate) enum Eip {
+    /// From ipam's pools.
+    Pools(Pools),
+    /// From the cloud.
+    Cloud(CloudEips),
+}

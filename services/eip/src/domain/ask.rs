@@ -1,0 +1,25 @@
+//! What an owner asks for.
+
+use groundplane_cloud::Placement;
+use groundplane_core::{Family, Owner, Prefix};
+
+/// What an owner wants in one family.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) family: Family,
+    /// The very address; `None`: any.
+    pub(crate) address: Option<Prefix>,
+    /// Where it cannot be had, do without it.
+    pub(crate) optional: bool,
+}
+
+/// A request for addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ask {
+    pub(crate) owner: Owner,
+    /// At most one a family.
+    pub(crate) wanted: Vec<Wanted>,
+    pub(crate) placement: Placement,
+    /// Read the cloud anew.
+    pub(crate) fresh: bool,
+}

@@ -1,0 +1,125 @@
+//! What can go wrong, and the statuses of that.
+
+use groundplane_cloud::CloudError;
+use groundplane_core::{ErrorKind, Family, Kinded, Prefix};
+use groundplane_runtime::grpc::{Details, RpcError, forward, status};
+use tonic::Status;
+
+/// A call that failed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum EipError {
+    #[error("{field}: {message}")]
+    Invalid { field: String, message: String },
+    #[error(transparent)]
+    Cloud(#[from] CloudError),
+    /// A write of which nobody knows whether it happened. The next call looks.
+    #[error("the cloud did not answer; asking again finds what became of it ({0})")]
+    Unanswered(CloudError),
+    #[error("{address} is held by another: reservation {reservation} ({holder})")]
+    Taken {
+        address: Prefix,
+        reservation: String,
+        holder: String,
+    },
+    #[error("already holds {}; release that first", held.map_or_else(|| "a reservation that waits for its address".to_owned(), |held| held.to_string()))]
+    AlreadyHolds { held: Option<Prefix> },
+    #[error("the cloud denied reservation {0}; delete it there, or talk to its support, then try again")]
+    Denied(String),
+    #[error("the cloud has no elastic {0} addresses")]
+    FamilyUnsupported(Family),
+    #[error("the cloud has one network; `{0}` is not known")]
+    NetworkUnsupported(String),
+    #[error("pool `{0}`: addresses come from the cloud, which has no pools")]
+    PoolNotFound(String),
+    #[error(transparent)]
+    Ipam(#[from] RpcError),
+    #[error("{0} is not offered by this driver")]
+    Unsupported(&'static str),
+}
+
+impl EipError {
+    /// A field of the request that is wrong.
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "errors are given away, texts are borrowed"
+    )]
+    pub(crate) fn invalid(field: impl Into<String>, message: impl std::fmt::Display) -> Self {
+        Self::Invalid {
+            field: field.into(),
+            message: message.to_string(),
+        }
+    }
+
+    /// May a family that is optional go without, because of this? Only where the answer is definite.
+    pub(crate) fn is_definite(&self) -> bool {
+        matches!(
+            self.kind(),
+            ErrorKind::Precondition
+                | ErrorKind::Exhausted
+                | ErrorKind::Unsupported
+                | ErrorKind::AlreadyExists
+        )
+    }
+}
+
+impl Kinded for EipError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Invalid { .. } => ErrorKind::Invalid,
+            Self::Cloud(error) => error.kind(),
+            Self::Unanswered(_) => ErrorKind::Unavailable,
+            Self::Taken { .. } => ErrorKind::AlreadyExists,
+            Self::AlreadyHolds { .. } | Self::Denied(_) => ErrorKind::Precondition,
+            Self::FamilyUnsupported(_) | Self::NetworkUnsupported(_) | Self::Unsupported(_) => {
+                ErrorKind::Unsupported
+            }
+            Self::PoolNotFound(_) => ErrorKind::NotFound,
+            Self::Ipam(error) => error.kind,
+        }
+    }
+
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Invalid { .. } => "INVALID_FIELD",
+            Self::Cloud(error) => error.reason(),
+            Self::Unanswered(_) => "CLOUD_UNAVAILABLE",
+            Self::Taken { .. } => "ADDRESS_TAKEN",
+            Self::AlreadyHolds { .. } => "ALREADY_HOLDS",
+            Self::Denied(_) => "RESERVATION_DENIED",
+            Self::FamilyUnsupported(_) => "FAMILY_UNSUPPORTED",
+            Self::NetworkUnsupported(_) => "NETWORK_UNSUPPORTED",
+            Self::PoolNotFound(_) => "POOL_NOT_FOUND",
+            Self::Ipam(error) => error.reason(),
+            Self::Unsupported(_) => "NOT_IMPLEMENTED",
+        }
+    }
+}
+
+impl From<EipError> for Status {
+    fn from(error: EipError) -> Self {
+        let mut details = Details::default();
+        match &error {
+            EipError::Ipam(error) => return forward("eip", error),
+            EipError::Invalid { field, message } => details.violations.push((field.clone(), message.clone())),
+            EipError::Cloud(error) | EipError::Unanswered(error) => details.retry_after = error.retry_after,
+            EipError::Taken {
+                address,
+                reservation,
+                holder,
+            } => {
+                details.resource = Some(("address".to_owned(), address.to_string()));
+                details.metadata.push(("holder".to_owned(), holder.clone()));
+                details
+                    .metadata
+                    .push(("reservation".to_owned(), reservation.clone()));
+            }
+            EipError::PoolNotFound(pool) => details.resource = Some(("pool".to_owned(), pool.clone())),
+            EipError::Denied(id) => details.metadata.push(("reservation".to_owned(), id.clone())),
+            EipError::AlreadyHolds { held: Some(held) } => {
+                details.metadata.push(("address".to_owned(), held.to_string()));
+            }
+            _ => {}
+        }
+        status("eip", &error, details)
+    }
+}

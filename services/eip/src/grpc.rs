@@ -1,0 +1,97 @@
+//! The RPC surface: parse, call, convert.
+
+mod convert;
+
+use groundplane_proto::eip::v1 as proto;
+use groundplane_proto::eip::v1::eip_service_server::EipService;
+use tonic::{Request, Response, Status};
+
+pub(crate) use convert::timestamp;
+
+use crate::app::Eip;
+use crate::error::EipError;
+
+/// The service as tonic sees it.
+#[derive(Debug)]
+pub(crate) struct Rpc(Eip);
+
+impl Rpc {
+    pub(crate) fn new(eip: Eip) -> Self {
+        Self(eip)
+    }
+}
+
+fn unsupported<T>(what: &'static str) -> Result<Response<T>, Status> {
+    Err(EipError::Unsupported(what).into())
+}
+
+#[tonic::async_trait]
+impl EipService for Rpc {
+    async fn ensure_address(
+        &self,
+        request: Request<proto::EnsureAddressRequest>,
+    ) -> Result<Response<proto::EnsureAddressResponse>, Status> {
+        let answer = match &self.0 {
+            Eip::Pools(pools) => pools.ensure(request).await?,
+            Eip::Cloud(cloud) => cloud.ensure(&convert::ask(request.into_inner())?).await?.into(),
+        };
+        Ok(Response::new(answer))
+    }
+
+    async fn release_address(
+        &self,
+        request: Request<proto::ReleaseAddressRequest>,
+    ) -> Result<Response<proto::ReleaseAddressResponse>, Status> {
+        let cloud = match &self.0 {
+            Eip::Pools(pools) => return Ok(Response::new(pools.release(request).await?)),
+            Eip::Cloud(cloud) => cloud,
+        };
+        let request = request.into_inner();
+        convert::network(&request.network)?;
+        let released = cloud.release(&convert::owner(request.owner)?).await?;
+        let released = released.into_iter().map(Into::into).collect();
+        Ok(Response::new(proto::ReleaseAddressResponse { released }))
+    }
+
+    async fn list_addresses(
+        &self,
+        request: Request<proto::ListAddressesRequest>,
+    ) -> Result<Response<proto::ListAddressesResponse>, Status> {
+        let cloud = match &self.0 {
+            Eip::Pools(pools) => return Ok(Response::new(pools.list(request).await?)),
+            Eip::Cloud(cloud) => cloud,
+        };
+        let request = request.into_inner();
+        let cluster = convert::cluster(&request.cluster)?;
+        let (reservations, read_at) = cloud.list(&cluster).await?;
+        Ok(Response::new(convert::page(reservations, read_at, &request)))
+    }
+
+    async fn ensure_load_balancer(
+        &self,
+        _: Request<proto::EnsureLoadBalancerRequest>,
+    ) -> Result<Response<proto::EnsureLoadBalancerResponse>, Status> {
+        unsupported("a load balancer of the cloud")
+    }
+
+    async fn delete_load_balancer(
+        &self,
+        _: Request<proto::DeleteLoadBalancerRequest>,
+    ) -> Result<Response<proto::DeleteLoadBalancerResponse>, Status> {
+        unsupported("a load balancer of the cloud")
+    }
+
+    async fn get_endpoint(
+        &self,
+        _: Request<proto::GetEndpointRequest>,
+    ) -> Result<Response<proto::GetEndpointResponse>, Status> {
+        unsupported("an API endpoint that moves")
+    }
+
+    async fn move_endpoint(
+        &self,
+        _: Request<proto::MoveEndpointRequest>,
+    ) -> Result<Response<proto::MoveEndpointResponse>, Status> {
+        unsupported("an API endpoint that moves")
+    }
+}

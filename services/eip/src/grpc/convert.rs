@@ -1,0 +1,220 @@
+//! Messages to values, and back.
+
+use groundplane_cloud::{Placement, Reservation};
+use groundplane_core::{ClusterId, Family, NetworkName, Owner, Prefix};
+use groundplane_proto::core::v1 as core;
+use groundplane_proto::eip::v1 as proto;
+use jiff::Timestamp;
+
+use crate::app::{Answer, Given, Missing};
+use crate::domain::{Ask, Wanted};
+use crate::error::EipError;
+
+/// Items of a page: where the caller does not say, and at most.
+const PAGE: usize = 500;
+const LONGEST_PAGE: usize = 5_000;
+
+/// A request for addresses of the cloud.
+pub(crate) fn ask(request: proto::EnsureAddressRequest) -> Result<Ask, EipError> {
+    network(&request.network)?;
+    if let Some(pool) = request.selector.and_then(|selector| selector.pool) {
+        return Err(EipError::PoolNotFound(pool.name));
+    }
+    let placement = request.placement.unwrap_or_default();
+    let mut asked: Vec<Wanted> = Vec::with_capacity(request.requests.len());
+    for (index, request) in request.requests.iter().enumerate() {
+        let wanted = wanted(index, request)?;
+        if asked.iter().any(|other| other.family == wanted.family) {
+            let family = wanted.family;
+            return Err(EipError::invalid(
+                format!("requests[{index}].family"),
+                format!("{family} is asked for twice"),
+            ));
+        }
+        asked.push(wanted);
+    }
+    if asked.is_empty() {
+        return Err(EipError::invalid("requests", "must not be empty"));
+    }
+    Ok(Ask {
+        owner: owner(request.owner)?,
+        wanted: asked,
+        placement: Placement {
+            metro: placement.metro,
+            facility: placement.facility,
+        },
+        fresh: request.fresh,
+    })
+}
+
+fn wanted(index: usize, request: &core::AddressRequest) -> Result<Wanted, EipError> {
+    let field = |name: &str| format!("requests[{index}].{name}");
+    let address = match request.address.as_str() {
+        "" => None,
+        text => {
+            let prefix: Prefix = text
+                .parse()
+                .map_err(|error| EipError::invalid(field("address"), error))?;
+            if !prefix.is_host() {
+                return Err(EipError::invalid(
+                    field("address"),
+                    format!("`{text}` is not one address"),
+                ));
+            }
+            Some(prefix)
+        }
+    };
+    let family = match (request.family(), address.map(Prefix::family)) {
+        (core::Family::Unspecified, None) => {
+            return Err(EipError::invalid(
+                field("family"),
+                "must be set where no address is",
+            ));
+        }
+        (core::Family::Unspecified, Some(family)) => family,
+        (core::Family::Ipv4, None | Some(Family::V4)) => Family::V4,
+        (core::Family::Ipv6, None | Some(Family::V6)) => Family::V6,
+        (_, Some(family)) => {
+            return Err(EipError::invalid(
+                field("address"),
+                format!("is {family}, and the family is another"),
+            ));
+        }
+    };
+    if address.is_none() && ![0, u32::from(family.bits())].contains(&request.prefix_length) {
+        return Err(EipError::invalid(
+            field("prefix_length"),
+            "the cloud gives single addresses",
+        ));
+    }
+    Ok(Wanted {
+        family,
+        address,
+        optional: request.optional,
+    })
+}
+
+/// The cloud has one address space, whose name is `default`.
+pub(crate) fn network(text: &str) -> Result<(), EipError> {
+    if text.is_empty() || text == NetworkName::default().as_str() {
+        return Ok(());
+    }
+    Err(EipError::NetworkUnsupported(text.to_owned()))
+}
+
+/// A cluster; required.
+pub(crate) fn cluster(text: &str) -> Result<ClusterId, EipError> {
+    text.parse().map_err(|error| EipError::invalid("cluster", error))
+}
+
+/// An owner; required.
+pub(crate) fn owner(owner: Option<core::Owner>) -> Result<Owner, EipError> {
+    let owner = owner.ok_or_else(|| EipError::invalid("owner", "must be set"))?;
+    let namespace = if owner.namespace.is_empty() {
+        None
+    } else {
+        Some(
+            owner
+                .namespace
+                .parse()
+                .map_err(|error| EipError::invalid("owner.namespace", error))?,
+        )
+    };
+    Ok(Owner {
+        cluster: owner
+            .cluster
+            .parse()
+            .map_err(|error| EipError::invalid("owner.cluster", error))?,
+        kind: owner
+            .kind
+            .parse()
+            .map_err(|error| EipError::invalid("owner.kind", error))?,
+        namespace,
+        name: owner
+            .name
+            .parse()
+            .map_err(|error| EipError::invalid("owner.name", error))?,
+        slot: owner.slot.into(),
+    })
+}
+
+impl From<Given> for proto::Address {
+    fn from(given: Given) -> Self {
+        let state = if given.pending {
+            proto::State::Pending
+        } else {
+            proto::State::Ready
+        };
+        Self {
+            prefix: given.prefix.map(|prefix| prefix.to_string()).unwrap_or_default(),
+            origin: given.origin,
+            state: state.into(),
+            user_provided: given.user_provided,
+        }
+    }
+}
+
+impl From<Missing> for proto::MissingAddress {
+    fn from(missing: Missing) -> Self {
+        let family = match missing.family {
+            Family::V4 => core::Family::Ipv4,
+            Family::V6 => core::Family::Ipv6,
+        };
+        Self {
+            family: family.into(),
+            reason: missing.reason.to_owned(),
+            message: missing.message,
+        }
+    }
+}
+
+impl From<Answer> for proto::EnsureAddressResponse {
+    fn from(answer: Answer) -> Self {
+        Self {
+            addresses: answer.given.into_iter().map(Into::into).collect(),
+            missing: answer.missing.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+/// The page of `reservations` (ordered by id) that `request` asks for. The token is the last id of the page before.
+pub(crate) fn page(
+    reservations: Vec<Reservation>,
+    read_at: Timestamp,
+    request: &proto::ListAddressesRequest,
+) -> proto::ListAddressesResponse {
+    let size = match usize::try_from(request.page_size) {
+        Ok(0) => PAGE,
+        Ok(size) => size.min(LONGEST_PAGE),
+        Err(_) => LONGEST_PAGE,
+    };
+    let mut rest = reservations
+        .into_iter()
+        .filter(|item| item.id > request.page_token)
+        .peekable();
+    let page: Vec<_> = rest.by_ref().take(size).collect();
+    let last = page.last().map(|item| item.id.clone()).unwrap_or_default();
+    let held = |reservation| proto::HeldAddress {
+        address: Some(Given::from(reservation).into()),
+        // The cloud's tags hold a digest of the owner, and no time.
+        owner: None,
+        since: None,
+    };
+    proto::ListAddressesResponse {
+        next_page_token: if rest.peek().is_some() {
+            last
+        } else {
+            String::new()
+        },
+        addresses: page.into_iter().map(held).collect(),
+        read_at: Some(timestamp(read_at)),
+    }
+}
+
+/// A time as protobuf writes it.
+pub(crate) fn timestamp(time: Timestamp) -> prost_types::Timestamp {
+    prost_types::Timestamp {
+        seconds: time.as_second(),
+        nanos: time.subsec_nanosecond(),
+    }
+}
