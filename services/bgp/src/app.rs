@@ -1,0 +1,271 @@
+//! Use cases: project, session, peers, in this order.
+
+mod project;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use groundplane_cloud::{
+    BgpFabric, BgpProject, CloudError, CloudErrorKind, Inventory, NeighborQuery, Neighbors, Session,
+    Snapshot, keep,
+};
+use groundplane_core::{Family, ProviderId};
+use groundplane_runtime::{Component, Context, Tasks};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tracing::{info, instrument, warn};
+
+use crate::domain::{Known, Peering, Step};
+use crate::error::BgpError;
+use project::Project;
+
+/// When to ask again after an answer failed to come, and the old one was given.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// A machine, and what its node says.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) query: NeighborQuery,
+    /// What an earlier answer said.
+    pub(crate) seed: Neighbors,
+    /// Ask the cloud anew.
+    pub(crate) fresh: bool,
+}
+
+/// What a machine needs to peer.
+#[derive(Clone, Debug)]
+pub(crate) struct Peers {
+    pub(crate) neighbors: Neighbors,
+    pub(crate) pending: bool,
+    pub(crate) unverified: bool,
+}
+
+/// One machine of the overview.
+#[derive(Clone, Debug)]
+pub(crate) struct Overview {
+    pub(crate) machine: ProviderId,
+    pub(crate) node: String,
+    pub(crate) neighbors: Neighbors,
+    /// By family.
+    pub(crate) sessions: BTreeMap<String, String>,
+}
+
+/// BGP, as configured.
+pub(crate) struct Bgp {
+    fabric: Arc<dyn BgpFabric>,
+    project: Project,
+    sessions: Inventory<Session>,
+    /// Held for lookups only.
+    known: Mutex<Known>,
+    refresh: Duration,
+}
+
+impl std::fmt::Debug for Bgp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Bgp")
+            .field("sessions", &self.sessions)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Bgp {
+    pub(crate) fn new(fabric: Arc<dyn BgpFabric>, refresh: Duration, context: &Context) -> Self {
+        let source = Arc::clone(&fabric);
+        let list = move || -> BoxFuture<'static, Result<Vec<Session>, CloudError>> {
+            let source = Arc::clone(&source);
+            Box::pin(async move { source.sessions().await })
+        };
+        Self {
+            project: Project::new(Arc::clone(&fabric), refresh),
+            sessions: Inventory::new(list, Arc::clone(&context.clock), context.tasks.clone()),
+            known: Mutex::new(Known::new(refresh, now())),
+            fabric,
+            refresh,
+        }
+    }
+
+    /// Keeps the list of sessions warm. Ready at once where there are none.
+    pub(crate) fn keep(&self, component: Component, tasks: &Tasks) {
+        if self.fabric.needs_sessions() {
+            keep(&self.sessions, component, self.refresh, tasks);
+        } else {
+            component.ready();
+        }
+    }
+
+    /// BGP of the project, switched on where it was off.
+    pub(crate) async fn project(&self) -> Result<BgpProject, BgpError> {
+        Ok(self.project.ensure().await?)
+    }
+
+    /// Sessions and peers of a machine.
+    #[instrument(skip_all, fields(machine = %asked.query.machine, node = asked.query.node), err(level = "debug"))]
+    pub(crate) async fn machine(&self, asked: Asked) -> Result<Peers, BgpError> {
+        let project = self.project.ensure().await?;
+        let machine = &asked.query.machine;
+        if !self.fabric.needs_sessions() {
+            // A table: asking costs nothing, and labels may have changed.
+            let neighbors = self
+                .fabric
+                .neighbors(&asked.query)
+                .await
+                .map_err(|error| BgpError::of_machine(machine, error))?;
+            self.known
+                .lock()
+                .told(machine, &asked.query.node, neighbors.clone(), now());
+            return Ok(Peers {
+                neighbors,
+                pending: project.pending,
+                unverified: false,
+            });
+        }
+        let made = self.ensure_sessions(&asked).await?;
+        let peering = self.peering(&asked, made).await?;
+        let pending = project.pending || peering.neighbors.peers.is_empty();
+        Ok(Peers {
+            neighbors: peering.neighbors,
+            pending,
+            unverified: peering.unverified,
+        })
+    }
+
+    /// Makes the sessions that the machine lacks; true where it lacked one.
+    async fn ensure_sessions(&self, asked: &Asked) -> Result<bool, BgpError> {
+        let machine = &asked.query.machine;
+        let missing: Vec<_> = {
+            let snapshot = if asked.fresh {
+                self.sessions.fresh().await?
+            } else {
+                self.sessions.get(self.refresh).await?
+            };
+            families(asked)
+                .into_iter()
+                .filter(|family| !has(&snapshot, machine, *family))
+                .collect()
+        };
+        for &family in &missing {
+            let made = self.fabric.create_session(machine, family).await;
+            made.map_err(|error| BgpError::of_machine(machine, error))?;
+            info!(%family, "BGP session made");
+            // Known by its machine and family until the list tells its id.
+            let id = format!("{}/{family}", machine.id());
+            self.sessions.put(Session {
+                id,
+                machine: machine.clone(),
+                family,
+                status: String::new(),
+            });
+        }
+        Ok(!missing.is_empty())
+    }
+
+    async fn peering(&self, asked: &Asked, made: bool) -> Result<Peering, BgpError> {
+        let NeighborQuery { machine, node, .. } = &asked.query;
+        // Of a session that was made just now, nobody can have told before.
+        let seed = (!made && !asked.fresh).then(|| asked.seed.clone());
+        let step = self
+            .known
+            .lock()
+            .step(machine, node, seed, fastrand::f64(), now());
+        let before = match step {
+            Step::Answer(peering) if !made && !asked.fresh => return Ok(peering),
+            Step::Answer(peering) => Some(peering),
+            Step::Ask(before) => before,
+        };
+        match self.fabric.neighbors(&asked.query).await {
+            Ok(neighbors) if neighbors.peers.is_empty() && before.is_some() && !made && !asked.fresh => {
+                // A machine with sessions has peers. That it has none suddenly is more likely a fault than the truth.
+                warn!("the cloud tells no peers of a machine that had some; keeping those");
+                Ok(self
+                    .postponed(machine, before)
+                    .unwrap_or_else(|| self.told(asked, neighbors)))
+            }
+            Ok(neighbors) => Ok(self.told(asked, neighbors)),
+            Err(error) if error.is(CloudErrorKind::NotFound) => {
+                self.known.lock().forget(machine);
+                Err(BgpError::MachineNotFound(machine.clone()))
+            }
+            Err(error) if !asked.fresh => {
+                let Some(peering) = self.postponed(machine, before) else {
+                    return Err(error.into());
+                };
+                warn!(%error, "peers could not be checked; keeping those");
+                Ok(peering)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn told(&self, asked: &Asked, neighbors: Neighbors) -> Peering {
+        let NeighborQuery { machine, node, .. } = &asked.query;
+        self.known.lock().told(machine, node, neighbors, now())
+    }
+
+    fn postponed(&self, machine: &ProviderId, before: Option<Peering>) -> Option<Peering> {
+        self.known.lock().postpone(machine, AGAIN, now());
+        before
+    }
+
+    /// Every machine that was asked for, ordered by provider id. Calls nobody.
+    pub(crate) fn overview(&self) -> Vec<Overview> {
+        let sessions = self.sessions.cached();
+        let known = self.known.lock();
+        let overview = |(machine, peering): (&ProviderId, &Peering)| Overview {
+            machine: machine.clone(),
+            node: peering.node.clone(),
+            neighbors: peering.neighbors.clone(),
+            sessions: sessions
+                .as_ref()
+                .map(|snapshot| status(snapshot, machine))
+                .unwrap_or_default(),
+        };
+        known.all().map(overview).collect()
+    }
+}
+
+/// IPv4 always; IPv6 where the node speaks it.
+fn families(asked: &Asked) -> Vec<Family> {
+    let v6 = asked
+        .query
+        .addresses
+        .iter()
+        .any(|address| Family::of(*address) == Family::V6);
+    if v6 {
+        vec![Family::V4, Family::V6]
+    } else {
+        vec![Family::V4]
+    }
+}
+
+/// The machine's sessions. The list calls a machine by one form of its id, and its node may have another.
+fn of<'a>(sessions: &'a Snapshot<Session>, machine: &ProviderId) -> Vec<&'a Session> {
+    let found: Vec<_> = sessions.find(machine.as_str()).collect();
+    if found.is_empty() {
+        return sessions
+            .iter()
+            .filter(|session| session.machine.id() == machine.id())
+            .collect();
+    }
+    found
+}
+
+fn has(sessions: &Snapshot<Session>, machine: &ProviderId, family: Family) -> bool {
+    of(sessions, machine)
+        .into_iter()
+        .any(|session| session.family == family)
+}
+
+fn status(sessions: &Snapshot<Session>, machine: &ProviderId) -> BTreeMap<String, String> {
+    let told = of(sessions, machine)
+        .into_iter()
+        .filter(|session| !session.status.is_empty());
+    told.map(|session| (session.family.to_string(), session.status.clone()))
+        .collect()
+}
+
+/// Now, for the domain. Of tokio, since tests stop that clock.
+fn now() -> std::time::Instant {
+    Instant::now().into_std()
+}

@@ -1,0 +1,146 @@
+//! Messages to values, and back. The only place that opens passwords.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use groundplane_cloud::{BgpProject, NeighborQuery, Neighbors, Peer};
+use groundplane_core::ProviderId;
+use groundplane_proto::bgp::v1 as proto;
+use secrecy::{ExposeSecret as _, SecretString};
+
+use crate::app::{Asked, Overview, Peers};
+use crate::error::BgpError;
+
+/// Items of a page: where the caller does not say, and at most.
+const PAGE: usize = 500;
+const LONGEST_PAGE: usize = 5_000;
+
+/// The project, as the contract says it.
+pub(crate) fn project(project: &BgpProject) -> proto::EnsureProjectResponse {
+    proto::EnsureProjectResponse {
+        enabled: project.enabled,
+        local_asn: project.local_asn,
+        pending: project.pending,
+    }
+}
+
+/// A request for the peers of a machine.
+pub(crate) fn asked(request: proto::EnsureMachineRequest) -> Result<Asked, BgpError> {
+    let machine: ProviderId = parse(|| "provider_id".to_owned(), &request.provider_id)?;
+    if machine.id().is_empty() || machine.id().contains("://") {
+        return Err(BgpError::invalid("provider_id", &"is not `<cloud>://<id>`"));
+    }
+    let mut peers = Vec::with_capacity(request.known_peers.len());
+    for (index, known) in request.known_peers.into_iter().enumerate() {
+        peers.push(seed(index, known)?);
+    }
+    peers.sort_by_key(|peer| peer.address);
+    let private_network = Some(request.known_private_network).filter(|network| !network.is_empty());
+    Ok(Asked {
+        query: NeighborQuery {
+            machine,
+            node: request.node,
+            labels: request.labels.into_iter().collect(),
+            // A node reports names among its addresses, too.
+            addresses: request
+                .addresses
+                .iter()
+                .filter_map(|address| address.parse().ok())
+                .collect(),
+        },
+        seed: Neighbors {
+            peers,
+            private_network,
+        },
+        fresh: request.fresh,
+    })
+}
+
+fn seed(index: usize, peer: proto::Peer) -> Result<Peer, BgpError> {
+    let field = |name: &'static str| move || format!("known_peers[{index}].{name}");
+    let source = match peer.source_address.as_str() {
+        "" => None,
+        text => Some(parse(field("source_address"), text)?),
+    };
+    let port = u16::try_from(peer.port).map_err(|error| BgpError::invalid(field("port")(), &error))?;
+    Ok(Peer {
+        address: parse(field("peer_address"), &peer.peer_address)?,
+        asn: peer.peer_asn,
+        local_asn: peer.local_asn,
+        source,
+        password: (!peer.password.is_empty()).then(|| SecretString::from(peer.password)),
+        multihop: peer.multihop,
+        port: (port != 0).then_some(port),
+    })
+}
+
+fn parse<T: FromStr<Err: Display>>(field: impl FnOnce() -> String, text: &str) -> Result<T, BgpError> {
+    text.parse().map_err(|error| BgpError::invalid(field(), &error))
+}
+
+/// The peers of a machine, passwords included: for who asked for this machine.
+pub(crate) fn peers(peers: Peers) -> proto::EnsureMachineResponse {
+    let Neighbors {
+        peers: mut list,
+        private_network,
+    } = peers.neighbors;
+    list.sort_by_key(|peer| peer.address);
+    let with_password = |peer: Peer| {
+        let password = peer
+            .password
+            .as_ref()
+            .map(|password| password.expose_secret().to_owned());
+        proto::Peer {
+            password: password.unwrap_or_default(),
+            ..without_password(&peer)
+        }
+    };
+    proto::EnsureMachineResponse {
+        peers: list.into_iter().map(with_password).collect(),
+        private_network: private_network.unwrap_or_default(),
+        pending: peers.pending,
+        unverified: peers.unverified,
+    }
+}
+
+fn without_password(peer: &Peer) -> proto::Peer {
+    proto::Peer {
+        peer_address: peer.address.to_string(),
+        peer_asn: peer.asn,
+        local_asn: peer.local_asn,
+        source_address: peer.source.map(|source| source.to_string()).unwrap_or_default(),
+        password: String::new(),
+        multihop: peer.multihop,
+        port: peer.port.map(u32::from).unwrap_or_default(),
+    }
+}
+
+/// The page of `overview` (ordered by provider id) that `request` asks for. The token is the last id of the page before.
+pub(crate) fn page(overview: Vec<Overview>, request: &proto::ListPeersRequest) -> proto::ListPeersResponse {
+    let size = match usize::try_from(request.page_size) {
+        Ok(0) => PAGE,
+        Ok(size) => size.min(LONGEST_PAGE),
+        Err(_) => LONGEST_PAGE,
+    };
+    let behind = |item: &Overview| item.machine.as_str() > request.page_token.as_str();
+    let mut rest = overview.into_iter().filter(behind).peekable();
+    let page: Vec<_> = rest.by_ref().take(size).collect();
+    let last = page
+        .last()
+        .map(|item| item.machine.to_string())
+        .unwrap_or_default();
+    let machine = |item: Overview| proto::MachinePeers {
+        provider_id: item.machine.into(),
+        node: item.node,
+        peers: item.neighbors.peers.iter().map(without_password).collect(),
+        session_status: item.sessions.into_iter().collect(),
+    };
+    proto::ListPeersResponse {
+        next_page_token: if rest.peek().is_some() {
+            last
+        } else {
+            String::new()
+        },
+        machines: page.into_iter().map(machine).collect(),
+    }
+}
