@@ -1,0 +1,24 @@
+# What people and machines run here. Each target says first, in one line, what this machine lacks.
+.DEFAULT_GOAL := help
+.PHONY: help test demo bench check image
+
+help: ## what there is
+	@echo "groundplane: the network control plane for Kubernetes on bare metal"
+	@echo
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
+		|| sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1  \2/p' $(MAKEFILE_LIST)
+
+test: ## format, lint, build, every test, documentation, chart: one summary at the end
+	@scripts/test.sh
+
+check: ## what is quick: format, lint, unit tests
+	@scripts/test.sh quick
+
+demo: ## a story on a real API server, first with own addresses, then on the sandbox cloud (KEEP=1 stays up)
+	@KEEP="$(KEEP)" scripts/program.sh demo
+
+bench: ## measures against the ceiling of this machine (ONLY=measure, SIZE=full)
+	@ONLY="$(ONLY)" SIZE="$(SIZE)" scripts/program.sh bench
+
+image: ## the container image, groundplane:dev
+	docker build -t groundplane:dev .
