@@ -1,1 +1,5 @@
-//! placeholder
+//! ipam: which address belongs to whom.
+
+pub mod adapters;
+pub mod domain;
+pub mod ports;
