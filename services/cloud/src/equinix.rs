@@ -1,7 +1,7 @@
 //! Equinix Metal, and whatever speaks its API: machines, elastic IPs, BGP.
 //!
-//! Lists are complete or an error: every page is read, the total must stay the same from page to page and must be met, else the list
-//! is read once more. What the published API leaves open is answered on the side of doubt: 403 is not absence, a status that we do
+//! Lists are complete or an error: every page is read, and where objects came or went meanwhile such that one may have been missed,
+//! the list is read again. What the published API leaves open is answered on the side of doubt: 403 is not absence, a status that we do
 //! not know is not "disabled".
 
 mod addresses;
@@ -110,6 +110,14 @@ fn need_device(id: &ProviderId, operation: &str) -> Result<String, CloudError> {
             format!("`{id}` is not a machine of this cloud"),
         )
     })
+}
+
+/// A project that is not there, where a caller could take it for the absence of what it asked for.
+fn not_absence(mut error: CloudError) -> CloudError {
+    if error.is(CloudErrorKind::NotFound) {
+        error.kind = CloudErrorKind::Refused;
+    }
+    error
 }
 
 /// Can this stand in a path as it is?

@@ -15,6 +15,8 @@ mod fixed;
 pub mod http;
 mod inventory;
 mod machine;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod upkeep;
 
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::pages::List;
-use super::{Equinix, is_plain, wire};
+use super::{Equinix, is_plain, not_absence, wire};
 use crate::http::Call;
 use crate::{
     Assignment, CloudError, CloudErrorKind, ElasticIps, NewReservation, Placement, Reservation,
@@ -121,7 +121,7 @@ impl ElasticIps for Equinix {
 
 impl Equinix {
     /// Where a reservation goes: what is asked for before what is configured, a metro before a facility.
-    fn place<'a>(
+    pub(super) fn place<'a>(
         &'a self,
         wanted: &'a Placement,
         call: &Call,
@@ -141,14 +141,6 @@ impl Equinix {
             )
         })
     }
-}
-
-/// A project that is not there is nothing that a caller of `create` could take for absence.
-fn not_absence(mut error: CloudError) -> CloudError {
-    if error.is(CloudErrorKind::NotFound) {
-        error.kind = CloudErrorKind::Refused;
-    }
-    error
 }
 
 fn reservation(row: wire::Reservation) -> Reservation {

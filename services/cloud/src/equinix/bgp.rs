@@ -9,7 +9,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
 
 use super::pages::List;
-use super::{Equinix, need_device, provider_id, wire};
+use super::{Equinix, need_device, not_absence, provider_id, wire};
 use crate::http::Call;
 use crate::{BgpFabric, BgpProject, CloudError, CloudErrorKind, NeighborQuery, Neighbors, Peer, Session};
 
@@ -34,7 +34,7 @@ impl BgpFabric for Equinix {
             "/projects/{pid}/bgp-config",
             self.in_project("bgp-config"),
         );
-        project(&call, self.http.read(&call).await?)
+        project(&call, self.http.read(&call).await.map_err(not_absence)?)
     }
 
     async fn enable(&self) -> Result<BgpProject, CloudError> {
@@ -70,7 +70,7 @@ impl BgpFabric for Equinix {
             {
                 return self.project().await?.ok_or(error);
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(not_absence(error)),
         }
         self.project().await?.ok_or_else(|| {
             CloudError::new(

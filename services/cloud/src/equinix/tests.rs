@@ -1,1 +1,649 @@
+use std::time::Duration;
 
+use groundplane_core::{ClusterId, Family, Owner};
+use groundplane_runtime::config::SecretFile;
+use groundplane_sandbox::{
+    Action, BgpStatus, Choice, DeviceOptions, DeviceState, FaultRule, Project, ProjectOptions,
+    ReservationKind, ReservationOptions, Sandbox, StatusFault,
+};
+use pretty_assertions::assert_eq;
+use secrecy::ExposeSecret as _;
+use serde_json::json;
+
+use super::*;
+use crate::config::EquinixBgp;
+use crate::http::Call;
+use crate::testing::{bgp_fabric_contract, elastic_ips_contract, machine_source_contract};
+use crate::{
+    BgpFabric, ElasticIps, MachineAddressKind, MachineSource, NeighborQuery, NewReservation, Placement,
+    PowerState, ReservationState,
+};
+
+const PASSWORD: &str = "Abcdef12345";
+const ABSENT: &str = "equinixmetal://00000000-0000-4000-8000-000000000000";
+
+/// A project, and a driver that was given its token.
+struct Bench {
+    driver: Equinix,
+    project: Project,
+    context: Context,
+    files: tempfile::TempDir,
+    sandbox: Sandbox,
+}
+
+impl Bench {
+    async fn new() -> Self {
+        Self::with(ProjectOptions::default(), |_| {}).await
+    }
+
+    async fn with(options: ProjectOptions, change: impl FnOnce(&mut EquinixConfig)) -> Self {
+        let sandbox = Sandbox::start().await;
+        let project = sandbox.project(options);
+        let files = tempfile::tempdir().unwrap();
+        let token = files.path().join("token");
+        std::fs::write(&token, format!("{}\n", project.token())).unwrap();
+        let mut config = EquinixConfig {
+            base_url: project.base_url().to_owned(),
+            api_token_file: Some(SecretFile::new(token)),
+            project_id: project.id().to_string(),
+            metro: "sv".to_owned(),
+            bgp: EquinixBgp {
+                enabled: true,
+                ..EquinixBgp::default()
+            },
+            ..EquinixConfig::default()
+        };
+        change(&mut config);
+        let context = Context::new();
+        let metrics = context.metrics.register(HttpMetrics::register);
+        let driver = Equinix::new(&config, metrics, &context).unwrap();
+        Self {
+            driver,
+            project,
+            context,
+            files,
+            sandbox,
+        }
+    }
+
+    fn calls(&self, method: &str, route: &str) -> usize {
+        self.project.journal().calls(0, method, route).len()
+    }
+}
+
+fn service(cluster: &str, namespace: &str, name: &str) -> Owner {
+    let cluster: ClusterId = cluster.parse().unwrap();
+    Owner::service(cluster, namespace.parse().unwrap(), name.parse().unwrap())
+}
+
+fn wanted(family: Family, tags: Vec<String>) -> NewReservation {
+    NewReservation {
+        family,
+        tags,
+        placement: Placement::default(),
+    }
+}
+
+fn query(machine: &str) -> NeighborQuery {
+    let machine = format!("equinixmetal://{machine}").parse().unwrap();
+    NeighborQuery {
+        machine,
+        node: String::new(),
+        labels: std::collections::BTreeMap::new(),
+        addresses: vec![],
+    }
+}
+
+fn rule(method: &str, route: &str, action: Action) -> FaultRule {
+    FaultRule::on(method, route, action)
+}
+
+#[tokio::test]
+async fn the_driver_keeps_the_contracts() {
+    let bench = Bench::new().await;
+    let machine = bench.project.add_devices(3)[0];
+    let absent = ABSENT.parse().unwrap();
+    machine_source_contract(&bench.driver, 3, &absent).await;
+    elastic_ips_contract(&bench.driver).await;
+    bgp_fabric_contract(
+        &bench.driver,
+        &format!("equinixmetal://{machine}").parse().unwrap(),
+        &absent,
+    )
+    .await;
+}
+
+/// E15: more machines than the API shows on a page, whatever it thinks a page is.
+#[tokio::test]
+async fn every_page_of_machines_is_read() {
+    for (page_size, most, pages) in [(1000, 1000, 1), (10, 1000, 4), (1000, 7, 5)] {
+        let options = ProjectOptions {
+            max_per_page: most,
+            ..ProjectOptions::default()
+        };
+        let bench = Bench::with(options, |config| config.page_size = page_size).await;
+        bench.project.add_devices(33);
+        assert_eq!(MachineSource::list(&bench.driver).await.unwrap().len(), 33);
+        assert_eq!(bench.calls("GET", "/projects/{pid}/devices"), pages);
+    }
+}
+
+#[tokio::test]
+async fn a_machine_shows_its_own_addresses_of_both_families_and_no_elastic_ones() {
+    let bench = Bench::new().await;
+    let id = bench.project.add_device(DeviceOptions {
+        public_ipv4: Choice::Absent,
+        ..DeviceOptions::named("private")
+    });
+    let elastic = bench.project.add_reservation(ReservationOptions::default());
+    bench.project.assign(id, elastic.address.unwrap());
+    let machine = bench
+        .driver
+        .get(&format!("packet://{id}").parse().unwrap())
+        .await
+        .unwrap();
+    assert_eq!(machine.id.as_str(), format!("equinixmetal://{id}"));
+    let own: Vec<_> = bench
+        .project
+        .addresses(id)
+        .into_iter()
+        .filter(|row| row.management)
+        .collect();
+    let mut expected = vec![(MachineAddressKind::Hostname, "private".to_owned())];
+    expected.extend(own.iter().map(|row| {
+        let kind = if row.public {
+            MachineAddressKind::ExternalIp
+        } else {
+            MachineAddressKind::InternalIp
+        };
+        (kind, row.address.to_string())
+    }));
+    let shown: Vec<_> = machine
+        .addresses
+        .iter()
+        .map(|row| (row.kind, row.address.clone()))
+        .collect();
+    assert_eq!(shown, expected);
+    assert!(own.iter().any(|row| row.address.is_ipv6()) && own.iter().any(|row| row.address.is_ipv4()));
+    assert_eq!(
+        [&machine.zone, &machine.region, &machine.instance_type],
+        ["sv15", "sv", "c3.small.x86"]
+    );
+}
+
+/// E19, the driver's part: only `inactive` is off.
+#[tokio::test]
+async fn only_an_inactive_machine_is_off() {
+    let bench = Bench::new().await;
+    let id = bench.project.add_devices(1)[0];
+    for (state, power) in [
+        (DeviceState::Active, PowerState::On),
+        (DeviceState::Inactive, PowerState::Off),
+        (DeviceState::Failed, PowerState::On),
+        (DeviceState::Deprovisioning, PowerState::On),
+    ] {
+        bench.project.set_state(id, state);
+        let machine = bench.driver.get(&id.to_string().parse().unwrap()).await.unwrap();
+        assert_eq!(machine.power, power, "{state:?}");
+    }
+}
+
+/// E13, E14
+#[test]
+fn provider_ids_of_this_cloud_are_known_in_each_form_and_others_are_not() {
+    let uuid = "11111111-1111-4111-8111-111111111111";
+    for ours in [
+        format!("equinixmetal://{uuid}"),
+        format!("packet://{uuid}"),
+        uuid.to_owned(),
+    ] {
+        assert_eq!(device_of(&ours.parse().unwrap()), Some(uuid), "{ours}");
+    }
+    for foreign in [
+        "aws:///eu-west-1a/i-0abc",
+        "a://b://c",
+        "equinixmetal://b://c",
+        "equinixmetal://",
+        "equinixmetal://../ips",
+        "k3s://node",
+        "node-1",
+        "1111111111114111811111111111111111",
+    ] {
+        assert_eq!(device_of(&foreign.parse().unwrap()), None, "{foreign}");
+    }
+}
+
+/// E18, E20: the API's own 404 is absence; a refusal, a failure or another's 404 is not.
+#[tokio::test]
+async fn only_the_apis_own_404_is_absence() {
+    let bench = Bench::new().await;
+    let id = bench.project.add_devices(1)[0];
+    let machine = format!("equinixmetal://{id}").parse().unwrap();
+    let strange = StatusFault {
+        body: Some(json!("nothing here")),
+        ..StatusFault::new(404)
+    };
+    for (action, kind) in [
+        (Action::status(500), CloudErrorKind::Unavailable),
+        (Action::status(403), CloudErrorKind::Denied),
+        (Action::status(401), CloudErrorKind::Unauthenticated),
+        (Action::Status(strange), CloudErrorKind::Unavailable),
+        (Action::DropBefore, CloudErrorKind::Unavailable),
+        (Action::HalfBody, CloudErrorKind::Unavailable),
+        (Action::MalformedJson, CloudErrorKind::Unavailable),
+    ] {
+        bench.project.clear_faults();
+        bench.project.fault(rule("GET", "/devices/{id}", action.clone()));
+        assert_eq!(
+            bench.driver.get(&machine).await.unwrap_err().kind,
+            kind,
+            "{action:?}"
+        );
+    }
+    bench.project.clear_faults();
+    bench.project.remove_device(id);
+    assert_eq!(
+        bench.driver.get(&machine).await.unwrap_err().kind,
+        CloudErrorKind::NotFound
+    );
+}
+
+#[tokio::test]
+async fn a_project_that_is_not_there_is_no_empty_list() {
+    let bench = Bench::with(ProjectOptions::default(), |config| {
+        config.project_id = "22222222-2222-4222-8222-222222222222".to_owned();
+    })
+    .await;
+    for error in [
+        MachineSource::list(&bench.driver).await.unwrap_err(),
+        ElasticIps::list(&bench.driver).await.unwrap_err(),
+        bench.driver.sessions().await.unwrap_err(),
+        bench.driver.project().await.unwrap_err(),
+        bench
+            .driver
+            .create(&wanted(Family::V4, vec![]))
+            .await
+            .unwrap_err(),
+    ] {
+        assert!(!error.is(CloudErrorKind::NotFound), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_list_that_does_not_add_up_is_read_again_and_then_refused() {
+    let bench = Bench::with(ProjectOptions::default(), |config| config.page_size = 10).await;
+    bench.project.add_devices(25);
+    let missing = || {
+        rule(
+            "GET",
+            "/projects/{pid}/devices",
+            Action::MissingItems { count: 2 },
+        )
+        .object("page=2")
+    };
+    bench.project.fault(missing().first(1));
+    assert_eq!(MachineSource::list(&bench.driver).await.unwrap().len(), 25);
+    bench.project.clear_faults();
+    bench.project.fault(missing());
+    let error = MachineSource::list(&bench.driver).await.unwrap_err();
+    assert_eq!(error.kind, CloudErrorKind::Unavailable, "{error}");
+}
+
+#[tokio::test]
+async fn a_page_that_breaks_off_is_asked_for_again() {
+    let bench = Bench::with(ProjectOptions::default(), |config| config.page_size = 10).await;
+    bench.project.add_devices(25);
+    for action in [
+        Action::HalfBody,
+        Action::MalformedJson,
+        Action::DropAfter,
+        Action::status(502),
+    ] {
+        bench.project.clear_faults();
+        let id = bench.project.fault(
+            rule("GET", "/projects/{pid}/devices", action)
+                .object("page=2")
+                .first(2),
+        );
+        assert_eq!(MachineSource::list(&bench.driver).await.unwrap().len(), 25);
+        assert_eq!(bench.sandbox.faults().hits(id), 2);
+    }
+}
+
+/// E35: tags and body to the letter.
+#[tokio::test]
+async fn a_reservation_is_asked_for_as_the_clouds_own_controller_does() {
+    let bench = Bench::new().await;
+    let tags = bench.driver.tags_of(&service("c1", "default", "nginx"));
+    assert_eq!(
+        tags,
+        [
+            "usage=cloud-provider-equinix-metal-auto",
+            "service=l7RnKS8k48oG3Qv3Pxx8FzEMj3X3E5c8JPOIzyLWWdY=",
+            "cluster=c1"
+        ]
+    );
+    let foo = bench.driver.tags_of(&service("c1", "kube-system", "foo"));
+    assert_eq!(foo[1], "service=6AI0U19lNyQbe/RvRL4GrM/Dp5nGlASBBv3CX4QJmSo=");
+    assert_eq!(
+        bench.driver.cluster_tags(&"c1".parse().unwrap()),
+        ["usage=cloud-provider-equinix-metal-auto", "cluster=c1"]
+    );
+    let made = bench
+        .driver
+        .create(&wanted(Family::V4, tags.clone()))
+        .await
+        .unwrap();
+    assert_eq!((made.state, &made.tags), (ReservationState::Ready, &tags));
+    let asked = &bench.project.journal().calls(0, "POST", "/projects/{pid}/ips")[0];
+    assert_eq!(
+        asked.body,
+        Some(json!({
+            "type": "public_ipv4",
+            "quantity": 1,
+            "details": "Equinix Metal Kubernetes CCM auto-generated for Load Balancer",
+            "tags": tags,
+            "fail_on_approval_required": true,
+            "metro": "sv",
+        }))
+    );
+    let made = bench.driver.create(&wanted(Family::V6, vec![])).await.unwrap();
+    assert_eq!(made.prefix.unwrap().family(), Family::V6);
+}
+
+#[tokio::test]
+async fn the_place_that_is_asked_for_comes_before_the_configured_one() {
+    let bench = Bench::with(ProjectOptions::default(), |config| {
+        config.metro = String::new();
+        config.facility = "ewr1".to_owned();
+    })
+    .await;
+    let at = |metro: &str, facility: &str| Placement {
+        metro: metro.to_owned(),
+        facility: facility.to_owned(),
+    };
+    let call = Call::new("", http::Method::POST, "", "");
+    let place = |placement: &Placement| {
+        bench
+            .driver
+            .place(placement, &call)
+            .map(|(kind, code)| (kind, code.to_owned()))
+            .unwrap()
+    };
+    assert_eq!(place(&at("da", "sv15")), ("metro", "da".to_owned()));
+    assert_eq!(place(&at("", "sv15")), ("facility", "sv15".to_owned()));
+    assert_eq!(place(&Placement::default()), ("facility", "ewr1".to_owned()));
+    let nowhere = Bench::with(ProjectOptions::default(), |config| config.metro = String::new()).await;
+    let error = nowhere
+        .driver
+        .create(&wanted(Family::V4, vec![]))
+        .await
+        .unwrap_err();
+    assert!(
+        error.is(CloudErrorKind::Refused) && error.message.contains("equinix.metro"),
+        "{error}"
+    );
+    assert_eq!(nowhere.project.journal().total(0), 0, "nothing was asked");
+}
+
+/// E43, the driver's part.
+#[tokio::test]
+async fn a_spent_quota_is_told_as_such() {
+    let bench = Bench::with(
+        ProjectOptions {
+            quota: Some(0),
+            ..ProjectOptions::default()
+        },
+        |_| {},
+    )
+    .await;
+    let error = bench
+        .driver
+        .create(&wanted(Family::V4, vec![]))
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind, CloudErrorKind::QuotaExceeded, "{error}");
+}
+
+#[tokio::test]
+async fn a_create_is_sent_once_whatever_happens() {
+    for action in [
+        Action::status(500),
+        Action::status(429),
+        Action::DropBefore,
+        Action::DropAfter,
+        Action::HalfBody,
+    ] {
+        let bench = Bench::new().await;
+        bench
+            .project
+            .fault(rule("POST", "/projects/{pid}/ips", action.clone()));
+        let error = bench
+            .driver
+            .create(&wanted(Family::V4, vec![]))
+            .await
+            .unwrap_err();
+        assert!(
+            error.is(CloudErrorKind::Unavailable) || error.is(CloudErrorKind::RateLimited),
+            "{error}"
+        );
+        assert_eq!(bench.calls("POST", "/projects/{pid}/ips"), 1, "{action:?}");
+    }
+}
+
+#[tokio::test]
+async fn odd_reservations_are_listed_and_not_usable() {
+    let bench = Bench::new().await;
+    let device = bench.project.add_devices(1)[0];
+    let good = bench.project.add_reservation(ReservationOptions::tagged(["t"]));
+    bench.project.assign(device, good.address.unwrap());
+    let vrf = bench.project.add_reservation(ReservationOptions {
+        kind: ReservationKind::Vrf,
+        address: Some("10.0.0.0".parse().unwrap()),
+        quantity: 8,
+        ..ReservationOptions::default()
+    });
+    let pending = bench.project.add_reservation(ReservationOptions {
+        pending: true,
+        ..ReservationOptions::default()
+    });
+    let rows = ElasticIps::list(&bench.driver).await.unwrap();
+    let find = |id: String| rows.iter().find(|row| row.id == id).unwrap();
+    let good = find(good.id.to_string());
+    assert!(good.usable && good.tags == ["t"]);
+    assert_eq!(
+        good.assignments
+            .iter()
+            .map(|row| row.machine.clone())
+            .collect::<Vec<_>>(),
+        [device.to_string()]
+    );
+    let vrf = find(vrf.id.to_string());
+    assert_eq!((vrf.usable, vrf.prefix), (false, None));
+    let pending = find(pending.id.to_string());
+    assert_eq!((pending.state, pending.prefix), (ReservationState::Pending, None));
+    assert_eq!(
+        rows.iter().filter(|row| row.usable).count(),
+        2,
+        "blocks of machines are not"
+    );
+}
+
+/// E23: never enabled, then once; and never a second time by us. E24: what the project has is what counts.
+#[tokio::test]
+async fn bgp_is_enabled_once_and_what_the_project_has_counts() {
+    let bench = Bench::new().await;
+    assert!(bench.driver.project().await.unwrap().is_none());
+    assert_eq!(bench.driver.enable().await.unwrap().local_asn, 65_000);
+    let asked = bench
+        .project
+        .journal()
+        .calls(0, "POST", "/projects/{pid}/bgp-configs");
+    assert_eq!(
+        asked.iter().map(|entry| entry.body.clone()).collect::<Vec<_>>(),
+        [Some(
+            json!({ "asn": 65_000, "deployment_type": "local", "use_case": "kubernetes-load-balancer" })
+        )]
+    );
+    bench.project.set_bgp(65_123, Some(PASSWORD));
+    let project = bench.driver.enable().await.unwrap();
+    assert_eq!(
+        (project.local_asn, project.password.unwrap().expose_secret()),
+        (65_123, PASSWORD)
+    );
+}
+
+#[tokio::test]
+async fn a_configured_password_is_sent() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), PASSWORD).unwrap();
+    let bench = Bench::with(ProjectOptions::default(), |config| {
+        config.bgp.password_file = Some(SecretFile::new(file.path()));
+    })
+    .await;
+    bench.driver.enable().await.unwrap();
+    assert_eq!(bench.project.bgp_config().unwrap().md5.as_deref(), Some(PASSWORD));
+}
+
+/// E25
+#[tokio::test]
+async fn disabled_bgp_is_as_good_as_none_and_requested_bgp_is_pending() {
+    let bench = Bench::new().await;
+    bench.driver.enable().await.unwrap();
+    bench.project.set_bgp_status(BgpStatus::Disabled);
+    assert!(bench.driver.project().await.unwrap().is_none());
+    assert!(!bench.driver.enable().await.unwrap().pending);
+    bench.project.set_bgp_status(BgpStatus::Requested);
+    assert!(bench.driver.project().await.unwrap().unwrap().pending);
+}
+
+/// E27: a session that is there is success; other refusals are not.
+#[tokio::test]
+async fn a_session_that_is_there_already_is_success() {
+    let bench = Bench::with(
+        ProjectOptions {
+            max_per_page: 2,
+            ..ProjectOptions::default()
+        },
+        |_| {},
+    )
+    .await;
+    let devices = bench.project.add_devices(5);
+    let machine = |index: usize| format!("equinixmetal://{}", devices[index]).parse().unwrap();
+    let error = bench
+        .driver
+        .create_session(&machine(0), Family::V4)
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind, CloudErrorKind::Refused, "BGP is not enabled");
+    bench.driver.enable().await.unwrap();
+    for index in [0, 1, 2, 3, 4, 0] {
+        bench
+            .driver
+            .create_session(&machine(index), Family::V4)
+            .await
+            .unwrap();
+    }
+    bench
+        .driver
+        .create_session(&machine(0), Family::V6)
+        .await
+        .unwrap();
+    let sessions = bench.driver.sessions().await.unwrap();
+    assert_eq!(sessions.len(), 6, "on three pages");
+    let own: Vec<_> = sessions
+        .iter()
+        .filter(|row| row.machine == machine(0))
+        .map(|row| row.family)
+        .collect();
+    assert_eq!(own, [Family::V4, Family::V6]);
+}
+
+#[tokio::test]
+async fn neighbors_come_with_everything_that_peering_takes() {
+    let bench = Bench::with(
+        ProjectOptions {
+            asn: Some(65_001),
+            md5: Some(PASSWORD.to_owned()),
+            ..ProjectOptions::default()
+        },
+        |_| {},
+    )
+    .await;
+    let device = bench.project.add_devices(1)[0];
+    let peers = ["169.254.255.2", "fd00::1", "169.254.255.1"].map(|text| text.parse().unwrap());
+    bench.project.set_peers(device, peers);
+    let id = format!("equinixmetal://{device}").parse().unwrap();
+    for family in [Family::V6, Family::V4] {
+        bench.driver.create_session(&id, family).await.unwrap();
+    }
+    let neighbors = bench.driver.neighbors(&query(&device.to_string())).await.unwrap();
+    let addresses: Vec<_> = neighbors
+        .peers
+        .iter()
+        .map(|peer| peer.address.to_string())
+        .collect();
+    assert_eq!(addresses, ["169.254.255.1", "169.254.255.2", "fd00::1"]);
+    let first = &neighbors.peers[0];
+    assert_eq!(
+        (first.asn, first.local_asn, first.multihop, first.port),
+        (65_530, 65_001, true, None)
+    );
+    assert_eq!(first.source, bench.project.own_ipv4(device, false));
+    assert_eq!(first.password.as_ref().unwrap().expose_secret(), PASSWORD);
+    assert!(neighbors.peers[2].source.unwrap().is_ipv6());
+    let network: ipnet::IpNet = neighbors.private_network.unwrap().parse().unwrap();
+    assert!(network.contains(&first.source.unwrap()), "{network}");
+    assert!(!format!("{:?}", bench.driver.neighbors(&query(&device.to_string())).await).contains(PASSWORD));
+}
+
+/// E87
+#[tokio::test]
+async fn a_call_that_hangs_ends_at_its_deadline() {
+    for action in [Action::Hang, Action::HangAfter] {
+        let bench = Bench::with(ProjectOptions::default(), |config| {
+            config.request_timeout = Duration::from_millis(150);
+        })
+        .await;
+        bench
+            .project
+            .fault(rule("GET", "/projects/{pid}/devices", action));
+        let error = MachineSource::list(&bench.driver).await.unwrap_err();
+        assert_eq!(error.kind, CloudErrorKind::Timeout, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_refused_token_is_told_and_no_secret_is_ever_shown() {
+    let bench = Bench::new().await;
+    std::fs::write(bench.files.path().join("token"), "not-the-token-at-all").unwrap();
+    let error = MachineSource::list(&bench.driver).await.unwrap_err();
+    assert_eq!(error.kind, CloudErrorKind::Unauthenticated);
+    assert!(
+        bench
+            .context
+            .metrics
+            .encode()
+            .unwrap()
+            .contains(r#"route="/projects/{pid}/devices",method="GET",code="401""#)
+    );
+    let echo = StatusFault {
+        body: Some(json!({ "errors": ["bad token not-the-token-at-all"] })),
+        ..StatusFault::new(401)
+    };
+    bench
+        .project
+        .fault(rule("GET", "/projects/{pid}/devices", Action::Status(echo)));
+    let error = MachineSource::list(&bench.driver).await.unwrap_err();
+    assert!(error.message.contains("bad token [token]"), "{error}");
+    for text in [
+        format!("{error:?}"),
+        format!("{:?}", bench.driver),
+        format!("{:?}", bench.driver.config),
+    ] {
+        assert!(
+            !text.contains("not-the-token") && !text.contains(bench.project.token()),
+            "{text}"
+        );
+    }
+}

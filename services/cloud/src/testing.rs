@@ -1,0 +1,9 @@
+//! What tests of other crates need: a cloud in memory, and the contracts that every driver is held to.
+//!
+//! A contract panics where it is broken. It wants a cloud furnished as its arguments say, and leaves nothing behind but what it says.
+
+mod contract;
+mod fake;
+
+pub use contract::{bgp_fabric_contract, elastic_ips_contract, machine_source_contract};
+pub use fake::{FakeCloud, Operation};
