@@ -157,7 +157,7 @@ async fn the_api_server_accepts_every_object() -> Result<()> {
         for object in objects(&values).await? {
             let (group, version) = text(&object["apiVersion"])
                 .split_once('/')
-                .unwrap_or(("", text(&object["apiVersion"])));
+                .unwrap_or_else(|| ("", text(&object["apiVersion"])));
             let kind = GroupVersionKind::gvk(group, version, text(&object["kind"]));
             let (resource, capabilities) = pinned_kind(&client, &kind).await?;
             let objects: Api<DynamicObject> = match capabilities.scope {
