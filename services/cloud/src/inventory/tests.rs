@@ -9,12 +9,14 @@ use tokio::sync::{Notify, mpsc};
 use super::*;
 use crate::{Reservation, ReservationState};
 
+type Listed = Result<Vec<Reservation>, CloudError>;
+
 /// A loader whose reads begin and end when the test says so.
 struct Bench {
     inventory: Inventory<Reservation>,
     clock: Arc<FixedClock>,
     begun: mpsc::UnboundedReceiver<()>,
-    answers: Arc<Mutex<VecDeque<Result<Vec<Reservation>, CloudError>>>>,
+    answers: Arc<Mutex<VecDeque<Listed>>>,
     go: Arc<Notify>,
     reads: Arc<AtomicUsize>,
     tasks: Tasks,
@@ -246,6 +248,30 @@ async fn a_read_ends_with_the_process() {
         CloudErrorKind::Unavailable
     );
     bench.tasks.drain(Duration::from_secs(60)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_write_copies_nothing_while_nobody_holds_the_snapshot() {
+    let mut bench = Bench::new();
+    let first = bench.ask();
+    bench.begins().await;
+    bench.answer(Ok(vec![item("a", &[])]));
+    drop(first.await.unwrap().unwrap());
+    let place = || Arc::as_ptr(&bench.inventory.cached().unwrap());
+    let before = place();
+    for number in 0..1000 {
+        let id = format!("i{number}");
+        assert_eq!(
+            bench.inventory.peek(|snapshot| found(snapshot, "t").len()),
+            Some(number)
+        );
+        bench.inventory.put(item(&id, &["t"]));
+    }
+    assert_eq!(place(), before);
+    let held = bench.inventory.cached();
+    bench.inventory.remove("a");
+    assert_ne!(place(), before, "copied once, for whoever holds it");
+    assert_eq!(held.unwrap().len(), 1001);
 }
 
 #[test]
