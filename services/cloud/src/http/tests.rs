@@ -101,6 +101,42 @@ async fn a_rate_limit_that_passes_in_time_is_waited_for() {
     assert_eq!(bench.calls(), 2);
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_gate_opens_when_the_cloud_says_and_not_before() {
+    for (status, headers, pause) in [
+        (429, &[("retry-after", "7")][..], Some(7)),
+        (429, &[("x-ratelimit-reset", "1000030")], Some(30)),
+        (429, &[("retry-after", "86400")], Some(60)),
+        (429, &[], Some(1)),
+        (
+            200,
+            &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1000009")],
+            Some(9),
+        ),
+        (
+            200,
+            &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "999000")],
+            None,
+        ),
+        (
+            200,
+            &[("x-ratelimit-remaining", "1"), ("x-ratelimit-reset", "1000009")],
+            None,
+        ),
+        (503, &[("retry-after", "7")], None),
+    ] {
+        let gate = Gate::new(Arc::new(FixedClock::new(Timestamp::from_second(NOW).unwrap())));
+        let pairs = headers
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+        let pause = pause.map(Duration::from_secs);
+        assert_eq!(gate.heed(status, &pairs.collect()), pause, "{status} {headers:?}");
+        assert_eq!(gate.opens(), pause.map(|pause| Instant::now() + pause));
+        tokio::time::advance(pause.unwrap_or_default()).await;
+        assert_eq!(gate.opens(), None);
+    }
+}
+
 #[tokio::test]
 async fn a_rate_limit_that_outlasts_the_deadline_fails_at_once_and_holds_all_calls_back() {
     let bench = Bench::new(4).await;
