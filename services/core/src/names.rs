@@ -24,6 +24,8 @@ pub const SERVICE_ADDRESSES: &str = "groundplane.dev/addresses";
 pub const SERVICE_POOL: &str = "groundplane.dev/pool";
 /// Annotation on a Service: `false` leaves it to somebody else.
 pub const SERVICE_MANAGED: &str = "groundplane.dev/managed";
+/// Annotation on a Service: which of its fields groundplane wrote for the announcer, and what it wrote there.
+pub const SERVICE_ANNOUNCED: &str = "groundplane.dev/announced";
 /// Taint which kubelet puts on a node that waits for its cloud.
 pub const TAINT_UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 /// Taint of a node whose machine is off.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use groundplane_runtime::grpc::Channel;
 
-pub(crate) use ports::{Bgp, Eip, Instances, Ipam};
+pub(crate) use ports::{Bgp, Eip, Instances, Ipam, PoolFeed};
 
 /// A call that only reads or decides takes no longer.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -34,6 +34,7 @@ pub struct Channels {
 #[derive(Clone)]
 pub(crate) struct Services {
     pub(crate) ipam: Arc<dyn Ipam>,
+    pub(crate) pools: Arc<dyn PoolFeed>,
     pub(crate) eip: Arc<dyn Eip>,
     pub(crate) bgp: Arc<dyn Bgp>,
     pub(crate) instances: Arc<dyn Instances>,
@@ -44,6 +45,7 @@ impl Services {
     pub(crate) fn over(channels: Channels) -> Self {
         let Channels { ipam, eip, bgp, instances } = channels;
         Self {
+            pools: Arc::new(ports::IpamOverGrpc::new(ipam.clone())),
             ipam: Arc::new(ports::IpamOverGrpc::new(ipam)),
             eip: Arc::new(ports::EipOverGrpc::new(eip)),
             bgp: Arc::new(ports::BgpOverGrpc::new(bgp)),

@@ -14,6 +14,9 @@ pub struct Config {
     /// The cluster's id, from the top of the file (`cluster`). None: the UID of `kube-system`.
     #[serde(skip)]
     pub cluster: Option<ClusterId>,
+    /// The driver, from the top of the file (`driver`). Empty: `static`.
+    #[serde(skip)]
+    pub driver: String,
     /// Where the API server is. None: as KUBECONFIG says, else as the surroundings of the pod say.
     pub kubeconfig: Option<PathBuf>,
     /// Namespace of the lease. Empty: that of the kubeconfig's context, or of the pod.
@@ -58,6 +61,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             cluster: None,
+            driver: String::new(),
             kubeconfig: None,
             namespace: String::new(),
             announcer: Announcer::default(),
@@ -150,6 +154,16 @@ impl Default for Lease {
 }
 
 impl Config {
+    /// Do addresses come from ipam's pools? Else a cloud gives them.
+    pub(crate) fn has_pools(&self) -> bool {
+        self.driver() == "static"
+    }
+
+    /// The driver's name.
+    pub(crate) fn driver(&self) -> &str {
+        if self.driver.is_empty() { "static" } else { &self.driver }
+    }
+
     /// What is wrong with it, all at once.
     pub fn validate(&self) -> Vec<Problem> {
         let mut problems = Vec::new();

@@ -6,9 +6,11 @@ use groundplane_core::Clock;
 use groundplane_runtime::Context;
 use tokio_util::sync::CancellationToken;
 
+use crate::adoption::Adoption;
 use crate::clients::Services;
 use crate::cluster::Cluster;
 use crate::config::Config;
+use crate::controllers::service::Memory;
 use crate::metrics::ReconcileMetrics;
 use crate::queue::Queue;
 
@@ -18,6 +20,10 @@ pub(crate) struct Gateway {
     pub(crate) cluster: Cluster,
     pub(crate) services: Services,
     pub(crate) queues: Queues,
+    /// Does ipam know what the cluster holds?
+    pub(crate) adoption: Adoption,
+    /// What Services hold, as far as this process has asked.
+    pub(crate) held: Memory,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: ReconcileMetrics,
     pub(crate) stopping: CancellationToken,
@@ -52,6 +58,8 @@ impl Gateway {
             cluster,
             services,
             queues,
+            adoption: Adoption::default(),
+            held: Memory::default(),
             clock: Arc::clone(&context.clock),
             metrics: ReconcileMetrics::register(&context.metrics),
             stopping: context.tasks.token(),

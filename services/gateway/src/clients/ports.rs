@@ -1,6 +1,8 @@
 //! One port a service.
 
 use async_trait::async_trait;
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
 use groundplane_proto::bgp::v1::bgp_service_client::BgpServiceClient;
 use groundplane_proto::eip::v1::eip_service_client::EipServiceClient;
 use groundplane_proto::instances::v1::instances_service_client::InstancesServiceClient;
@@ -102,4 +104,23 @@ port! {
     adopt(AdoptRequest) -> AdoptResponse within CLOUD_DEADLINE;
     /// Which store this is.
     get_store(GetStoreRequest) -> GetStoreResponse within DEADLINE;
+}
+
+/// What happens to the pools, for as long as the connection lasts.
+pub(crate) type PoolEvents = BoxStream<'static, Result<ipam::v1::WatchResponse, RpcError>>;
+
+/// Follows the pools.
+#[async_trait]
+pub(crate) trait PoolFeed: Send + Sync {
+    /// Every pool as it is, a mark, then changes of the pools and what became free in them.
+    async fn open(&self) -> Result<PoolEvents, RpcError>;
+}
+
+#[async_trait]
+impl PoolFeed for IpamOverGrpc {
+    async fn open(&self) -> Result<PoolEvents, RpcError> {
+        let request = ipam::v1::WatchRequest { revision: 0, pools_only: true };
+        let events = self.0.clone().watch(request).await?.into_inner();
+        Ok(events.map(|event| event.map_err(RpcError::from)).boxed())
+    }
 }

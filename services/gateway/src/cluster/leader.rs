@@ -12,6 +12,7 @@ use tokio::time::Instant;
 #[derive(Clone, Debug)]
 pub(crate) struct Leader {
     source: Source,
+    identity: Arc<str>,
     annotations: Arc<watch::Sender<BTreeMap<String, String>>>,
 }
 
@@ -26,14 +27,20 @@ impl Leader {
     /// Takes part in the election of `lease`.
     pub(crate) fn elect(client: kube::Client, lease: LeaseConfig, tasks: &Tasks) -> Self {
         let annotations = watch::Sender::new(BTreeMap::new());
+        let identity = lease.identity.as_str().into();
         let leadership = lease::start(client, lease, annotations.subscribe(), tasks);
-        Self { source: Source::Lease(leadership), annotations: Arc::new(annotations) }
+        Self { source: Source::Lease(leadership), identity, annotations: Arc::new(annotations) }
     }
 
     /// A leader until the given time.
     #[cfg(test)]
     pub(crate) fn given(until: watch::Receiver<Option<Instant>>) -> Self {
-        Self { source: Source::Given(until), annotations: Arc::new(watch::Sender::new(BTreeMap::new())) }
+        Self { source: Source::Given(until), identity: "test".into(), annotations: Arc::new(watch::Sender::new(BTreeMap::new())) }
+    }
+
+    /// Who we are in the election while we lead; empty while we do not.
+    pub(crate) fn identity(&self) -> &str {
+        if self.is_leader() { &self.identity } else { "" }
     }
 
     /// Until when decisions are valid that are made now; `None` if we do not lead.

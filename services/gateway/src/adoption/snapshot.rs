@@ -1,0 +1,35 @@
+//! What the cluster's Services hold by their own word: pure.
+
+use std::sync::Arc;
+
+use groundplane_core::{ClusterId, Prefix};
+use groundplane_proto::ipam::v1::Holding;
+
+use crate::cluster::objects::ServiceObject;
+use crate::controllers::service::{Scope, addresses, has_finalizer, is_ours, owner};
+
+/// The addresses in the live status of every Service that is ours, ordered by Service.
+///
+/// That includes those that somebody else gave to a Service of ours, before we came: they are not to be handed out meanwhile.
+/// A Service that is going away holds its address until we let it go.
+pub(super) fn holdings(services: &[Arc<ServiceObject>], scope: &Scope, cluster: &ClusterId) -> Vec<Holding> {
+    let mut holdings: Vec<Holding> = services
+        .iter()
+        .filter(|service| scope.has(service) && (!service.deleting || has_finalizer(service) || is_ours(service)))
+        .filter_map(|service| {
+            let prefixes: Vec<String> =
+                addresses(service).map(|address| Prefix::host(address).to_string()).collect();
+            (!prefixes.is_empty()).then(|| Holding {
+                owner: Some(owner(cluster, &service.key)),
+                owner_uid: service.uid.to_string(),
+                prefixes,
+                network: String::new(),
+            })
+        })
+        .collect();
+    holdings.sort_by(|a, b| {
+        let name = |holding: &Holding| holding.owner.as_ref().map(|o| (o.namespace.clone(), o.name.clone()));
+        name(a).cmp(&name(b))
+    });
+    holdings
+}

@@ -1,0 +1,215 @@
+//! Announcers: what receives an address once it is reserved, and makes machines answer to it.
+//!
+//! An announcer says which fields of the Service tell its backend about the addresses. Which of them *we* wrote is recorded
+//! on the Service itself (annotation [`names::SERVICE_ANNOUNCED`]), so that a wish of the user is never taken for our own
+//! word, nor removed with it, whatever process reads it later and whichever announcer is configured by then.
+
+mod empty;
+mod kube_vip;
+mod record;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use groundplane_core::names;
+
+use crate::cluster::objects::ServiceObject;
+use crate::config;
+
+pub(crate) use empty::Empty;
+pub(crate) use kube_vip::{ADDRESSES as KUBE_VIP_ADDRESSES, KubeVip};
+pub(crate) use record::Record;
+
+/// Who writes `status.loadBalancer` of a Service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StatusWriter {
+    /// We do, and restore it.
+    Us,
+    /// The backend does. We write what it reads, and never fight over the status.
+    #[allow(dead_code, reason = "MetalLB's: its announcers come with a later issue, and the seam is theirs")]
+    Backend,
+}
+
+/// A field of a Service by which a backend learns its addresses.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Field {
+    /// The annotation with this key.
+    Annotation(Box<str>),
+    /// `spec.loadBalancerIP`.
+    LoadBalancerIp,
+}
+
+/// How `spec.loadBalancerIP` is called in records and messages.
+const LOAD_BALANCER_IP: &str = "spec.loadBalancerIP";
+
+impl Field {
+    /// What the Service says there; `None` where it says nothing.
+    fn of<'a>(&self, service: &'a ServiceObject) -> Option<&'a str> {
+        match self {
+            Self::Annotation(key) => service.annotations.get(key),
+            Self::LoadBalancerIp => Some(&*service.load_balancer_ip),
+        }
+        .filter(|text| !text.trim().is_empty())
+    }
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Annotation(key) => key,
+            Self::LoadBalancerIp => LOAD_BALANCER_IP,
+        })
+    }
+}
+
+/// What receives addresses.
+pub(crate) trait Announcer: fmt::Debug + Send + Sync + 'static {
+    /// Its name in the configuration.
+    fn name(&self) -> &'static str;
+    /// Who writes `status.loadBalancer`.
+    fn status_writer(&self) -> StatusWriter;
+    /// The fields that tell the backend about `addresses`, which are in the order of `spec.ipFamilies` and not empty.
+    fn fields(&self, addresses: &[IpAddr]) -> Vec<Told>;
+}
+
+/// A field with what it shall say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) field: Field,
+    pub(crate) value: String,
+    /// What if somebody else has written something different there.
+    pub(crate) otherwise: Otherwise,
+}
+
+/// What to do about a field that is not ours and says something else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Otherwise {
+    /// The backend would announce the wrong address: refuse, and say so.
+    Refuse,
+    /// The backend prefers another of our fields: leave it be.
+    Leave,
+}
+
+/// Writes to a Service that its announcer asks for. Empty where everything is in place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changes {
+    /// Annotations to set, or to remove.
+    pub(crate) annotations: BTreeMap<String, Option<String>>,
+    /// `spec.loadBalancerIP`, where it changes: to this, or to nothing.
+    pub(crate) load_balancer_ip: Option<Option<String>>,
+}
+
+impl Changes {
+    /// Is there nothing to write?
+    pub(crate) fn is_empty(&self) -> bool {
+        self.annotations.is_empty() && self.load_balancer_ip.is_none()
+    }
+
+    fn set(&mut self, field: &Field, value: Option<String>) {
+        match field {
+            Field::Annotation(key) => {
+                self.annotations.insert(key.to_string(), value);
+            }
+            Field::LoadBalancerIp => self.load_balancer_ip = Some(value),
+        }
+    }
+
+    /// Replaces the record, where it is to say something else from now on.
+    fn record(&mut self, before: &Record, after: &Record) {
+        if before != after {
+            let text = (!after.is_empty()).then(|| after.to_string());
+            self.annotations.insert(names::SERVICE_ANNOUNCED.to_owned(), text);
+        }
+    }
+}
+
+/// Somebody else's word stands where the announcer must put ours.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field} says `{says}`, which groundplane did not write, and {announcer} would announce that instead of {wanted}")]
+pub(crate) struct Contradiction {
+    field: Field,
+    says: String,
+    announcer: &'static str,
+    wanted: String,
+}
+
+/// What must be written so that `announcer` announces `addresses`. What an earlier announcer was told, and this one does not
+/// read, is taken back.
+pub(crate) fn apply(
+    announcer: &dyn Announcer,
+    service: &ServiceObject,
+    addresses: &[IpAddr],
+) -> Result<Changes, Contradiction> {
+    let before = Record::of(service);
+    let mut after = Record::default();
+    let mut changes = Changes::default();
+    let told = if addresses.is_empty() { Vec::new() } else { announcer.fields(addresses) };
+    for Told { field, value, otherwise } in &told {
+        let says = field.of(service);
+        let ours = before.wrote(field, says);
+        match says {
+            Some(says) if says == value => {
+                if ours {
+                    after.add(field, value);
+                }
+            }
+            Some(says) if !ours => {
+                if *otherwise == Otherwise::Refuse {
+                    return Err(Contradiction {
+                        field: field.clone(),
+                        says: says.to_owned(),
+                        announcer: announcer.name(),
+                        wanted: value.clone(),
+                    });
+                }
+            }
+            _ => {
+                after.add(field, value);
+                changes.set(field, Some(value.clone()));
+            }
+        }
+    }
+    for field in before.fields().filter(|field| !told.iter().any(|told| told.field == **field)) {
+        take_back(&mut changes, &before, field, service);
+    }
+    changes.record(&before, &after);
+    Ok(changes)
+}
+
+/// What must be written so that nothing announces this Service's addresses any more.
+pub(crate) fn remove(service: &ServiceObject) -> Changes {
+    let before = Record::of(service);
+    let mut changes = Changes::default();
+    for field in before.fields() {
+        take_back(&mut changes, &before, field, service);
+    }
+    changes.record(&before, &Record::default());
+    changes
+}
+
+/// Removes a field that still says what we wrote there.
+fn take_back(changes: &mut Changes, record: &Record, field: &Field, service: &ServiceObject) {
+    let says = field.of(service);
+    if says.is_some() && record.wrote(field, says) {
+        changes.set(field, None);
+    }
+}
+
+/// The announcer that the configuration names.
+pub(crate) fn configured(announcer: config::Announcer) -> Arc<dyn Announcer> {
+    match announcer {
+        config::Announcer::KubeVip => Arc::new(KubeVip),
+        config::Announcer::Empty => Arc::new(Empty),
+    }
+}
+
+/// Both announcers of this release.
+#[cfg(test)]
+pub(crate) fn all() -> Vec<Arc<dyn Announcer>> {
+    vec![Arc::new(KubeVip), Arc::new(Empty)]
+}
+
+#[cfg(test)]
+mod tests;

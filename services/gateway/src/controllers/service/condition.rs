@@ -1,0 +1,172 @@
+//! What a Service is told: the condition `groundplane.dev/AddressReady` and its texts.
+//!
+//! The reason tells more than why: it says whose address stands in the status. `Assigned`, `Adopted`, `Kept` and `KeptAdopted`
+//! mean that it is one that we hold for the Service; with every other reason (or no condition), ingress is somebody else's and is never changed.
+//! So condition and ingress are always written in one patch.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use groundplane_core::ErrorKind;
+use groundplane_runtime::grpc::RpcError;
+
+use crate::cluster::objects::{ServiceCondition, ServiceObject};
+
+/// The Service has what it asked for.
+pub(crate) const ASSIGNED: &str = "Assigned";
+/// It has what it had before we came, and we hold that for it now.
+pub(crate) const ADOPTED: &str = "Adopted";
+/// It keeps the address that we gave, but does not get what it asks for now.
+pub(crate) const KEPT: &str = "Kept";
+/// The same for an address that was adopted.
+pub(crate) const KEPT_ADOPTED: &str = "KeptAdopted";
+/// It has an address that is not ours to give, and is left alone.
+pub(crate) const FOREIGN: &str = "Foreign";
+/// The cloud has not decided yet.
+pub(crate) const PENDING: &str = "Pending";
+
+/// Whether the Service has its addresses, and why not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Condition {
+    pub(crate) ready: bool,
+    /// `CamelCase`.
+    pub(crate) reason: String,
+    pub(crate) message: String,
+}
+
+impl Condition {
+    /// Says the Service this already? Times are ignored.
+    pub(crate) fn is_told(&self, told: Option<&ServiceCondition>) -> bool {
+        told.is_some_and(|told| {
+            &*told.status == self.status() && *told.reason == *self.reason && *told.message == *self.message
+        })
+    }
+
+    /// `True` or `False`.
+    pub(crate) fn status(&self) -> &'static str {
+        if self.ready { "True" } else { "False" }
+    }
+}
+
+/// Is the ingress of the Service an address that we hold for it?
+pub(crate) fn is_ours(service: &ServiceObject) -> bool {
+    let reason = service.condition.as_ref().map(|condition| &*condition.reason);
+    reason.is_some_and(|reason| [ASSIGNED, ADOPTED, KEPT, KEPT_ADOPTED].contains(&reason))
+}
+
+/// Was it adopted, so that only its status says which address it has?
+pub(crate) fn is_adopted(service: &ServiceObject) -> bool {
+    let reason = service.condition.as_ref().map(|condition| &*condition.reason);
+    reason.is_some_and(|reason| [ADOPTED, KEPT_ADOPTED].contains(&reason))
+}
+
+/// Why a Service does not get what it asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// `CamelCase`.
+    pub(crate) reason: String,
+    /// For people, with what would help.
+    pub(crate) message: String,
+}
+
+impl Refusal {
+    pub(crate) fn new(reason: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { reason: reason.into(), message: message.into() }
+    }
+
+    /// What a service answered.
+    pub(crate) fn from_error(error: &RpcError) -> Self {
+        let message = match error.kind {
+            // Each try fails in other words, and the Service shall not be told anew each time.
+            ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Conflict if !has_own_reason(error) => {
+                return Self::new("Unavailable", "The address service does not answer. It is tried again.");
+            }
+            _ => error.message.trim_end_matches('.').to_owned(),
+        };
+        let message = match error.metadata.get("holder") {
+            Some(holder) if !message.contains(holder.as_str()) => format!("{message} (held by {holder})"),
+            _ => message,
+        };
+        let message = match advice(&error.reason) {
+            Some(advice) => format!("{message}. {advice}"),
+            None => format!("{message}."),
+        };
+        Self::new(camel_case(&error.reason), capitalised(&message))
+    }
+
+    /// The condition that tells it, whatever the Service has.
+    pub(crate) fn condition(&self, service: &ServiceObject) -> Condition {
+        let addresses = ingress(service);
+        let Self { reason, message } = self.clone();
+        let (reason, message) = if addresses.is_empty() {
+            (reason, message)
+        } else if is_ours(service) {
+            let kept = if is_adopted(service) { KEPT_ADOPTED } else { KEPT };
+            (kept.to_owned(), format!("Keeps {addresses}, but does not get what it asks for ({reason}): {message}"))
+        } else {
+            (FOREIGN.to_owned(), format!("Has {addresses}, which groundplane did not give, and is left alone ({reason}): {message}"))
+        };
+        Condition { ready: false, reason, message }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.reason, self.message)
+    }
+}
+
+/// Reasons that a service gives for being away, and that a user can do something about.
+fn has_own_reason(error: &RpcError) -> bool {
+    matches!(&*error.reason, "ADOPTING" | "UNKNOWN_STORE" | "STORE_UNAVAILABLE" | "CLOUD_UNAVAILABLE" | "RATE_LIMITED")
+}
+
+/// What would help.
+fn advice(reason: &str) -> Option<&'static str> {
+    Some(match reason {
+        "OUTSIDE_POOLS" => "Add it to a pool, or ask for an address that is in one.",
+        "ADDRESS_TAKEN" => "Ask for another address, or have its holder give it up.",
+        "ADDRESS_RESERVED" => "Ask for another address, or take it out of the pool's exclusions.",
+        "POOL_DRAINING" => "Name another pool, or put this one back into the configuration.",
+        "POOL_NOT_FOUND" => "Name a pool that exists (`groundplane ctl pools` lists them).",
+        "POOL_EXHAUSTED" => {
+            "Add addresses to a pool, or delete Services that need theirs no longer. It is tried again as soon as one is free."
+        }
+        "QUOTA_EXCEEDED" => "Raise the quota, or delete Services that need their addresses no longer. It is tried again.",
+        "ALREADY_HOLDS" => "Take the request back, or delete the Service and create it with the other address.",
+        "UID_MISMATCH" => "It is tried again once the addresses of the Service that had this name before are back.",
+        "ADOPTING" => "It is tried again as soon as ipam knows what this cluster holds.",
+        "STORE_UNAVAILABLE" | "CLOUD_UNAVAILABLE" | "RATE_LIMITED" => "It is tried again.",
+        _ => return None,
+    })
+}
+
+/// `OUTSIDE_POOLS` as `OutsidePools`, the form of a condition's reason.
+fn camel_case(reason: &str) -> String {
+    let word = |word: &str| {
+        let mut letters = word.chars();
+        letters.next().map(|first| first.to_ascii_uppercase().to_string() + &letters.as_str().to_ascii_lowercase())
+    };
+    let name: String = reason.split('_').filter_map(word).filter(|word| word.chars().all(|c| c.is_ascii_alphanumeric())).collect();
+    if name.is_empty() { "Refused".to_owned() } else { name }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().to_string() + letters.as_str())
+}
+
+/// What the status says, for messages.
+pub(crate) fn ingress(service: &ServiceObject) -> String {
+    let text: Vec<&str> = service
+        .ingress
+        .iter()
+        .map(|ingress| if ingress.ip.is_empty() { &*ingress.hostname } else { &*ingress.ip })
+        .collect();
+    text.join(", ")
+}
+
+/// `192.0.2.7, 2001:db8::7`.
+pub(crate) fn list(addresses: &[IpAddr]) -> String {
+    addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", ")
+}

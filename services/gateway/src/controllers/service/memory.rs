@@ -1,0 +1,99 @@
+//! What the controller remembers of each Service between two looks at it. None of it is needed to act rightly: it spares calls
+//! to services that would answer the same, and tells an outage from a blink.
+//!
+//! Owner: the reconcile of the Service writes its own entry. One lock, never held across an await. About 300 bytes a Service.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::outcome::Desired;
+use crate::cluster::objects::Key;
+
+/// What is known of one Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// Which Service of that name.
+    pub(crate) uid: Box<str>,
+    /// What it was that the user wanted then.
+    pub(crate) fingerprint: u64,
+    /// What it holds by the word of the address service, since when.
+    pub(crate) verified: Option<(Desired, Instant)>,
+    /// The answer counts no more, though it was ours.
+    stale: bool,
+    /// Failures in a row that only time mends.
+    outages: u32,
+}
+
+impl Known {
+    /// Nothing is known yet.
+    pub(crate) fn new(uid: &str) -> Self {
+        Self { uid: uid.into(), fingerprint: 0, verified: None, stale: false, outages: 0 }
+    }
+
+    /// What the Service holds, if that was asked for the same wish and not too long ago.
+    pub(crate) fn holds(&self, uid: &str, fingerprint: u64, fresh_for: Duration) -> Option<&Desired> {
+        let (desired, at) = self.verified.as_ref()?;
+        let valid = *self.uid == *uid && self.fingerprint == fingerprint && !self.stale && at.elapsed() < fresh_for;
+        valid.then_some(desired)
+    }
+}
+
+/// What is known of all Services.
+#[derive(Debug, Default)]
+pub(crate) struct Memory(Mutex<HashMap<Key, Known>>);
+
+impl Memory {
+    /// What is known of this one.
+    pub(crate) fn get(&self, key: &Key) -> Option<Known> {
+        self.0.lock().get(key).cloned()
+    }
+
+    /// Remembers.
+    pub(crate) fn put(&self, key: &Key, known: Known) {
+        self.0.lock().insert(key.clone(), known);
+    }
+
+    /// Forgets one.
+    pub(crate) fn forget(&self, key: &Key) {
+        self.0.lock().remove(key);
+    }
+
+    /// Counts a failure that only time mends; returns how many there were in a row.
+    pub(crate) fn outage(&self, key: &Key) -> u32 {
+        let mut all = self.0.lock();
+        let known = all.entry(key.clone()).or_insert_with(|| Known::new(""));
+        known.outages = known.outages.saturating_add(1);
+        known.outages
+    }
+
+    /// Lets the next look at those Services ask the address service again which would take more. Returns which these are.
+    pub(crate) fn reconsider_incomplete(&self) -> Vec<Key> {
+        self.reconsider(|known| known.verified.as_ref().is_some_and(|(desired, _)| desired.incomplete))
+    }
+
+    /// The same for one.
+    pub(crate) fn reconsider_one(&self, key: &Key) {
+        if let Some(known) = self.0.lock().get_mut(key) {
+            known.stale = true;
+        }
+    }
+
+    /// The same for every Service.
+    pub(crate) fn reconsider_all(&self) {
+        self.reconsider(|_| true);
+    }
+
+    fn reconsider(&self, which: impl Fn(&Known) -> bool) -> Vec<Key> {
+        let mut all = self.0.lock();
+        let chosen = all.iter_mut().filter(|(_, known)| which(known));
+        chosen
+            .map(|(key, known)| {
+                known.stale = true;
+                key.clone()
+            })
+            .collect()
+    }
+}

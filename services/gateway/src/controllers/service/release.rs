@@ -1,0 +1,84 @@
+//! A Service that is not ours any more: everything back, the finalizer last.
+
+use std::sync::Arc;
+
+use tracing::{debug, info};
+
+use super::condition;
+use super::plan::has_finalizer;
+use super::{ServiceController, Stop, patch};
+use crate::announcers;
+use crate::cluster::objects::{Key, ServiceObject};
+use crate::cluster::{Event, Part};
+use crate::failpoint::{Point, pass};
+use crate::queue::Outcome;
+
+impl ServiceController {
+    /// Takes everything back. `finalizer`: the one that it carries is ours.
+    pub(super) async fn release(&self, service: Arc<ServiceObject>, finalizer: bool) -> Result<Outcome, Stop> {
+        let mut service = service;
+        let held = finalizer || condition::is_ours(&service);
+        let changes = announcers::remove(&service);
+        // Where the whole object goes, its fields go with it.
+        if !service.deleting && !changes.is_empty() {
+            let patch = patch::announce(&service, &changes);
+            service = self.patch(&service, Part::Main, "announcement", patch).await?;
+        }
+        pass(Point::ReleaseAfterAnnounce);
+        if held {
+            self.give_back(&service.key, &service.uid).await?;
+            self.gateway.held.forget(&service.key);
+        }
+        pass(Point::ReleaseAfterRelease);
+        if held && !service.deleting && !service.ingress.is_empty() {
+            service = self.patch(&service, Part::Status, "status", patch::empty_status(&service)).await?;
+        }
+        pass(Point::ReleaseAfterStatus);
+        let finalizer = finalizer && has_finalizer(&service);
+        if finalizer || service.condition.is_some() {
+            let patch = patch::farewell(&service, finalizer);
+            self.patch(&service, Part::Status, "finalizer", patch).await?;
+        }
+        if held {
+            info!("the Service is released");
+            let event = Event::normal("DeletedLoadBalancer", "Deleted load balancer");
+            self.gateway.cluster.events.record(&*service, event);
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// A Service that the cache does not have. If we remember that it holds addresses, its finalizer was removed by force:
+    /// gives them back, once the API server says that it is gone.
+    pub(super) async fn vanished(&self, key: &Key) -> Outcome {
+        let Some(known) = self.gateway.held.get(key).filter(|known| known.verified.is_some()) else {
+            self.gateway.held.forget(key);
+            return Outcome::Done;
+        };
+        let gone = async {
+            if self.live_uid(key).await?.as_deref() == Some(&*known.uid) {
+                return Err(Stop::Stale);
+            }
+            self.give_back(key, &known.uid).await
+        };
+        match gone.await {
+            Ok(()) => {
+                self.gateway.held.forget(key);
+                Outcome::Done
+            }
+            Err(stop) => self.stopped(key, stop).await,
+        }
+    }
+
+    /// A Service that is none of our business. If we remember that it holds addresses, somebody took our traces off it.
+    pub(super) async fn left_alone(&self, service: &ServiceObject) -> Outcome {
+        let known = self.gateway.held.get(&service.key);
+        if let Some(known) = known.filter(|known| known.verified.is_some()) {
+            debug!("the Service lost our traces; what it holds goes back");
+            if let Err(stop) = self.give_back(&service.key, &known.uid).await {
+                return self.stopped(&service.key, stop).await;
+            }
+        }
+        self.gateway.held.forget(&service.key);
+        Outcome::Done
+    }
+}

@@ -1,0 +1,61 @@
+//! A Service and its wish, as messages.
+
+use groundplane_core::{ClusterId, Family, OwnerKind};
+use groundplane_proto::core::v1 as core;
+use groundplane_proto::eip::v1::{EnsureAddressRequest, Placement};
+
+use super::plan::Wish;
+use super::wish::Want;
+use crate::cluster::objects::{Key, ServiceObject};
+
+/// The Service as an owner of addresses.
+pub(crate) fn owner(cluster: &ClusterId, key: &Key) -> core::Owner {
+    core::Owner {
+        cluster: cluster.to_string(),
+        kind: OwnerKind::Service.as_str().to_owned(),
+        namespace: key.namespace.to_string(),
+        name: key.name.to_string(),
+        slot: String::new(),
+    }
+}
+
+/// What the Service asks for, a family each.
+pub(crate) fn requests(wish: &Wish) -> Vec<core::AddressRequest> {
+    let request = |want: &Want| core::AddressRequest {
+        family: match want.family {
+            Family::V4 => core::Family::Ipv4,
+            Family::V6 => core::Family::Ipv6,
+        }
+        .into(),
+        address: want.address.map(|address| address.to_string()).unwrap_or_default(),
+        prefix_length: 0,
+        optional: want.optional,
+    };
+    wish.wants.iter().map(request).collect()
+}
+
+/// Which pools may serve it.
+pub(crate) fn selector(service: &ServiceObject, wish: &Wish) -> core::PoolSelector {
+    core::PoolSelector {
+        pool: wish.pool.as_ref().map(|pool| core::PoolRef {
+            source: String::new(),
+            namespace: pool.namespace.clone(),
+            name: pool.name.clone(),
+        }),
+        labels: service.labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
+    }
+}
+
+/// The call that gives the Service its addresses.
+pub(super) fn ensure(cluster: &ClusterId, service: &ServiceObject, wish: &Wish) -> EnsureAddressRequest {
+    EnsureAddressRequest {
+        owner: Some(owner(cluster, &service.key)),
+        owner_uid: service.uid.to_string(),
+        network: String::new(),
+        requests: requests(wish),
+        selector: Some(selector(service, wish)),
+        placement: Some(Placement { metro: wish.metro.clone(), facility: wish.facility.clone() }),
+        fresh: false,
+        request_id: groundplane_runtime::telemetry::trace::current_trace_id().unwrap_or_default(),
+    }
+}
