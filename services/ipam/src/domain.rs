@@ -26,7 +26,7 @@ pub use allocate::{Ask, Missing, Plan, PoolChoice, Quota, Refusal, Selector, Wan
 pub use explain::{Explanation, Verdict};
 pub use free_set::FreeSet;
 pub use ledger::{Ledger, PoolStatus, PutPoolsError, PutPoolsOutcome};
-pub use pool::{PoolProblem, PoolSpec, RawPool, read_pools};
+pub use pool::{PoolProblem, PoolRange, PoolSpec, RawPool, read_pools};
 pub use record::{Allocation, Change, Cooling, Key, Record};
 pub use release::{MoveAsk, ReleaseAsk};
 

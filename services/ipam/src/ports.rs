@@ -53,7 +53,9 @@ pub enum StoreError {
     #[error("the store is damaged, and left as it is: {0}")]
     Corrupt(Arc<str>),
     /// Another process has it.
-    #[error("the store {0} is in use by another process; stop that one first, or give this one a file of its own")]
+    #[error(
+        "the store {0} is in use by another process; stop that one first, or give this one a file of its own"
+    )]
     InUse(Arc<str>),
 }
 

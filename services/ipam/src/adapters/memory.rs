@@ -19,7 +19,11 @@ pub struct MemoryStore {
 impl MemoryStore {
     /// An empty store with an id of its own.
     pub fn new() -> Self {
-        Self { id: Uuid::new_v4().to_string(), revision: Revision::default(), records: BTreeMap::new() }
+        Self {
+            id: Uuid::new_v4().to_string(),
+            revision: Revision::default(),
+            records: BTreeMap::new(),
+        }
     }
 }
 
@@ -35,8 +39,16 @@ impl Store for MemoryStore {
     }
 
     fn load(&mut self) -> Result<Loaded, StoreError> {
-        let records = self.records.iter().map(|(key, record)| (key.clone(), record.clone())).collect();
-        Ok(Loaded { id: self.id.clone(), revision: self.revision, records })
+        let records = self
+            .records
+            .iter()
+            .map(|(key, record)| (key.clone(), record.clone()))
+            .collect();
+        Ok(Loaded {
+            id: self.id.clone(),
+            revision: self.revision,
+            records,
+        })
     }
 
     fn commit(&mut self, revision: Revision, changes: &[&Change]) -> Result<(), StoreError> {

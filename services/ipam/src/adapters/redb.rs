@@ -59,7 +59,12 @@ impl RedbStore {
 
     /// Opens what `open` gives, which is called again after errors. `name` stands for it in messages.
     pub fn with(name: String, open: Open) -> Result<Self, StoreError> {
-        let mut store = Self { name, open, database: None, doubt: None };
+        let mut store = Self {
+            name,
+            open,
+            database: None,
+            doubt: None,
+        };
         store.guarded(|store| {
             let database = store.connect()?;
             initialise(&database).map_err(|error| store.error(error))?;
@@ -78,8 +83,12 @@ impl RedbStore {
         let text = || format!("{}: {error}", self.name).into();
         match &error {
             redb::Error::DatabaseAlreadyOpen => StoreError::InUse(self.name.as_str().into()),
-            redb::Error::Io(cause) if cause.kind() == io::ErrorKind::InvalidData => StoreError::Corrupt(text()),
-            redb::Error::Io(cause) if cause.kind() == io::ErrorKind::UnexpectedEof => StoreError::Corrupt(text()),
+            redb::Error::Io(cause) if cause.kind() == io::ErrorKind::InvalidData => {
+                StoreError::Corrupt(text())
+            }
+            redb::Error::Io(cause) if cause.kind() == io::ErrorKind::UnexpectedEof => {
+                StoreError::Corrupt(text())
+            }
             redb::Error::Io(_)
             | redb::Error::PreviousIo
             | redb::Error::DatabaseClosed
@@ -104,14 +113,19 @@ impl RedbStore {
     }
 
     fn read(&self) -> Result<Loaded, StoreError> {
-        let database = self.database.as_ref().ok_or_else(|| StoreError::Unavailable("not open".into()))?;
+        let database = self
+            .database
+            .as_ref()
+            .ok_or_else(|| StoreError::Unavailable("not open".into()))?;
         let transaction = database.begin_read().map_err(|error| self.error(error))?;
         let meta = transaction.open_table(META).map_err(|error| self.error(error))?;
         let id = meta.get(META_ID).map_err(|error| self.error(error))?;
         let id = id.ok_or_else(|| self.corrupt("it has no id"))?;
         let revision = meta.get(META_REVISION).map_err(|error| self.error(error))?;
         let revision = revision.map_or(Ok(Revision(0)), |bytes| parse_revision(bytes.value()));
-        let table = transaction.open_table(RECORDS).map_err(|error| self.error(error))?;
+        let table = transaction
+            .open_table(RECORDS)
+            .map_err(|error| self.error(error))?;
         let mut records = Vec::new();
         for entry in table.iter().map_err(|error| self.error(error))? {
             let (key, value) = entry.map_err(|error| self.error(error))?;
@@ -120,7 +134,11 @@ impl RedbStore {
             records.push((key, record));
         }
         let id = String::from_utf8_lossy(id.value()).into_owned();
-        Ok(Loaded { id, revision: revision.map_err(|error| self.corrupt(error))?, records })
+        Ok(Loaded {
+            id,
+            revision: revision.map_err(|error| self.corrupt(error))?,
+            records,
+        })
     }
 
     /// Opens the file again after an error, and takes back what was in doubt.
@@ -145,16 +163,22 @@ impl RedbStore {
     }
 
     fn write(&self, revision: Revision, changes: &[&Change]) -> Result<(), StoreError> {
-        let database = self.database.as_ref().ok_or_else(|| StoreError::Unavailable("not open".into()))?;
+        let database = self
+            .database
+            .as_ref()
+            .ok_or_else(|| StoreError::Unavailable("not open".into()))?;
         let transaction = database.begin_write().map_err(|error| self.error(error))?;
         {
-            let mut records = transaction.open_table(RECORDS).map_err(|error| self.error(error))?;
+            let mut records = transaction
+                .open_table(RECORDS)
+                .map_err(|error| self.error(error))?;
             for change in changes {
                 self.put(&mut records, change)?;
             }
             let mut meta = transaction.open_table(META).map_err(|error| self.error(error))?;
             let bytes = revision.0.to_be_bytes();
-            meta.insert(META_REVISION, bytes.as_slice()).map_err(|error| self.error(error))?;
+            meta.insert(META_REVISION, bytes.as_slice())
+                .map_err(|error| self.error(error))?;
         }
         transaction.commit().map_err(|error| self.error(error))
     }
@@ -175,13 +199,19 @@ impl RedbStore {
             return Ok(());
         }
         // The transaction is dropped, which undoes it.
-        Err(self.corrupt(format!("the record of {} is not the expected one", change.key.prefix)))
+        Err(self.corrupt(format!(
+            "the record of {} is not the expected one",
+            change.key.prefix
+        )))
     }
 }
 
 impl fmt::Debug for RedbStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedbStore").field("name", &self.name).field("doubt", &self.doubt).finish_non_exhaustive()
+        f.debug_struct("RedbStore")
+            .field("name", &self.name)
+            .field("doubt", &self.doubt)
+            .finish_non_exhaustive()
     }
 }
 
@@ -213,7 +243,9 @@ impl Store for RedbStore {
 }
 
 fn parse_revision(bytes: &[u8]) -> Result<Revision, String> {
-    let bytes = bytes.try_into().map_err(|_| "its revision is malformed".to_owned())?;
+    let bytes = bytes
+        .try_into()
+        .map_err(|_| "its revision is malformed".to_owned())?;
     Ok(Revision(u64::from_be_bytes(bytes)))
 }
 
@@ -228,7 +260,9 @@ fn initialise(database: &Database) -> Result<(), redb::Error> {
             Some(format) if format == FORMAT => return Ok(()),
             Some(format) => {
                 let format = String::from_utf8_lossy(&format).into_owned();
-                return Err(redb::Error::Corrupted(format!("its format is `{format}`, which this version cannot read")));
+                return Err(redb::Error::Corrupted(format!(
+                    "its format is `{format}`, which this version cannot read"
+                )));
             }
             None => {}
         }
@@ -242,10 +276,17 @@ fn initialise(database: &Database) -> Result<(), redb::Error> {
 
 /// Makes the file's folder, and makes a new file's name durable.
 fn prepare(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
     if !path.exists() {
-        std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+        std::fs::OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path)?;
         std::fs::File::open(folder)?.sync_all()?;
     }
     Ok(())

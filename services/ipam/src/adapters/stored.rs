@@ -51,7 +51,9 @@ pub(super) fn read_key(bytes: &[u8]) -> Result<Key, String> {
     let bad = || format!("key {bytes:?} is malformed");
     let split = bytes.len().checked_sub(19).ok_or_else(bad)?;
     let (network, rest) = bytes.split_at(split);
-    let [0, family, address @ .., length] = rest else { return Err(bad()) };
+    let [0, family, address @ .., length] = rest else {
+        return Err(bad());
+    };
     let number = u128::from_be_bytes(address.try_into().map_err(|_| bad())?);
     let address = match family {
         4 => IpAddr::V4(Ipv4Addr::from(u32::try_from(number).map_err(|_| bad())?)),
@@ -60,7 +62,9 @@ pub(super) fn read_key(bytes: &[u8]) -> Result<Key, String> {
     };
     let network = std::str::from_utf8(network).map_err(|_| bad())?;
     Ok(Key {
-        network: network.parse::<NetworkName>().map_err(|error| error.to_string())?,
+        network: network
+            .parse::<NetworkName>()
+            .map_err(|error| error.to_string())?,
         prefix: Prefix::new(address, *length).map_err(|error| error.to_string())?,
     })
 }
@@ -75,7 +79,9 @@ pub(super) fn record_bytes(record: &Record) -> Result<Vec<u8>, String> {
             pool: held.pool.as_ref().map(Borrowed),
             since: held.since,
         },
-        Record::Cooling(cooling) => Body::Cooling { released: cooling.released },
+        Record::Cooling(cooling) => Body::Cooling {
+            released: cooling.released,
+        },
     };
     let mut bytes = Vec::with_capacity(256);
     bytes.push(FORMAT);
@@ -87,7 +93,9 @@ pub(super) fn record_bytes(record: &Record) -> Result<Vec<u8>, String> {
 /// The revision in the bytes of a record.
 pub(super) fn read_revision(bytes: &[u8]) -> Result<Revision, String> {
     let revision = bytes.get(1..HEAD).and_then(|bytes| bytes.try_into().ok());
-    revision.map(|bytes| Revision(u64::from_be_bytes(bytes))).ok_or_else(|| "a record is too short".to_owned())
+    revision
+        .map(|bytes| Revision(u64::from_be_bytes(bytes)))
+        .ok_or_else(|| "a record is too short".to_owned())
 }
 
 /// The record of these bytes.
@@ -95,12 +103,20 @@ pub(super) fn read_record(key: &Key, bytes: &[u8]) -> Result<Record, String> {
     let revision = read_revision(bytes)?;
     let (format, body) = (bytes.first().copied(), bytes.get(HEAD..).unwrap_or_default());
     if format != Some(FORMAT) {
-        return Err(format!("the record of {} has format {format:?}; this version reads {FORMAT}", key.prefix));
+        return Err(format!(
+            "the record of {} has format {format:?}; this version reads {FORMAT}",
+            key.prefix
+        ));
     }
     let body: Body<'_> =
         serde_json::from_slice(body).map_err(|error| format!("the record of {}: {error}", key.prefix))?;
     Ok(match body {
-        Body::Held { owner, uid, pool, since } => Record::Held(Arc::new(Allocation {
+        Body::Held {
+            owner,
+            uid,
+            pool,
+            since,
+        } => Record::Held(Arc::new(Allocation {
             key: key.clone(),
             owner: Arc::new(owner.into_owned()),
             uid: uid.into(),

@@ -87,9 +87,17 @@ impl Ledger {
     pub fn adopt(&mut self, request: &AdoptionRequest, now: Timestamp) -> Adoption {
         let mut live = Live::new();
         for holding in &request.holdings {
-            live.entry((&holding.network, &holding.owner)).or_default().extend(&holding.prefixes);
+            live.entry((&holding.network, &holding.owner))
+                .or_default()
+                .extend(&holding.prefixes);
         }
-        let mut work = Work { ledger: self, request, live, done: Adoption::default(), now };
+        let mut work = Work {
+            ledger: self,
+            request,
+            live,
+            done: Adoption::default(),
+            now,
+        };
         // Who is recorded and alive keeps what it has, whatever the order of the snapshot.
         for (index, holding) in request.holdings.iter().enumerate() {
             for prefix in &holding.prefixes {
@@ -119,10 +127,17 @@ impl Work<'_> {
         }
         if let Some(holder) = there.iter().find(|held| !self.yields(held, holding)) {
             let holder = Arc::clone(&holder.owner);
-            self.done.conflicts.push(Conflict { holding: index, prefix, holder });
+            self.done.conflicts.push(Conflict {
+                holding: index,
+                prefix,
+                holder,
+            });
             return;
         }
-        let Some(pool) = network.and_then(|network| network.covering(range)).map(|pool| pool.spec.id.clone()) else {
+        let Some(pool) = network
+            .and_then(|network| network.covering(range))
+            .map(|pool| pool.spec.id.clone())
+        else {
             self.done.uncovered.push((index, prefix));
             return;
         };
@@ -133,7 +148,10 @@ impl Work<'_> {
             self.done.evicted.push(held);
         }
         let new = Allocation {
-            key: Key { network: holding.network.clone(), prefix },
+            key: Key {
+                network: holding.network.clone(),
+                prefix,
+            },
             owner: Arc::new(holding.owner.clone()),
             uid: holding.uid.clone(),
             pool: Some(pool),
@@ -169,9 +187,14 @@ impl Work<'_> {
     /// Takes from an owner what its own status does not have, where it has another prefix of that family: that record is
     /// from another time.
     fn supersede(&mut self, holding: &Holding) {
-        let Some(network) = self.ledger.networks.get(&holding.network) else { return };
+        let Some(network) = self.ledger.networks.get(&holding.network) else {
+            return;
+        };
         let held: Vec<_> = network.held_by(&holding.owner).cloned().collect();
-        let live = |family: Family| held.iter().any(|held| held.key.prefix.family() == family && self.is_live(held));
+        let live = |family: Family| {
+            held.iter()
+                .any(|held| held.key.prefix.family() == family && self.is_live(held))
+        };
         let stale: Vec<_> = held
             .iter()
             .filter(|held| self.is_known(held) && !self.is_live(held) && live(held.key.prefix.family()))

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use groundplane_core::{ClusterId, ErrorKind, Family, Kinded, Name, NetworkName, Owner, PoolId, PoolName, PoolSource, Prefix, Revision};
+use groundplane_core::{
+    ClusterId, ErrorKind, Family, Kinded, Name, NetworkName, Owner, PoolId, PoolName, PoolSource, Prefix,
+    Revision,
+};
 use jiff::Timestamp;
 
 use super::ledger::Ledger;
@@ -180,11 +183,19 @@ pub enum Refusal {
 }
 
 fn join(pools: &[PoolId]) -> String {
-    pools.iter().map(|pool| format!("`{pool}`")).collect::<Vec<_>>().join(", ")
+    pools
+        .iter()
+        .map(|pool| format!("`{pool}`"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn pools_text(pools: &[PoolId]) -> String {
-    format!("{} {}", if pools.len() == 1 { "pool" } else { "pools" }, join(pools))
+    format!(
+        "{} {}",
+        if pools.len() == 1 { "pool" } else { "pools" },
+        join(pools)
+    )
 }
 
 fn held_back_text(count: u128) -> String {
@@ -253,12 +264,25 @@ pub(super) struct Draft {
 
 impl Draft {
     pub(super) fn new(ledger: &Ledger) -> Self {
-        Self { revision: ledger.revision(), changes: Vec::new() }
+        Self {
+            revision: ledger.revision(),
+            changes: Vec::new(),
+        }
     }
 
-    pub(super) fn change(&mut self, key: Key, old: Option<Record>, new: impl FnOnce(Revision) -> Option<Record>) {
+    pub(super) fn change(
+        &mut self,
+        key: Key,
+        old: Option<Record>,
+        new: impl FnOnce(Revision) -> Option<Record>,
+    ) {
         self.revision = self.revision.next();
-        self.changes.push(Change { key, old, new: new(self.revision), revision: self.revision });
+        self.changes.push(Change {
+            key,
+            old,
+            new: new(self.revision),
+            revision: self.revision,
+        });
     }
 
     /// Gives a prefix that nobody holds to `owner`. What cools down there is forgotten.
@@ -270,7 +294,10 @@ impl Draft {
                 old = Some(Record::Cooling(cooling));
                 continue;
             }
-            let key = Key { network: new.key.network.clone(), prefix: cooled };
+            let key = Key {
+                network: new.key.network.clone(),
+                prefix: cooled,
+            };
             self.change(key, Some(Record::Cooling(cooling)), |_| None);
         }
         self.replace(old, new)
@@ -282,7 +309,12 @@ impl Draft {
         new.revision = self.revision;
         let (key, allocation) = (new.key.clone(), Arc::new(new));
         let record = Some(Record::Held(Arc::clone(&allocation)));
-        self.changes.push(Change { key, old, new: record, revision: self.revision });
+        self.changes.push(Change {
+            key,
+            old,
+            new: record,
+            revision: self.revision,
+        });
         allocation
     }
 }
@@ -303,18 +335,34 @@ impl Ledger {
             match self.pick(network, ask, wanted.want, now) {
                 Ok(prefix) => picked.push((plan.allocations.len() + picked.len(), prefix)),
                 Err(refusal) if wanted.optional => {
-                    plan.missing.push(Missing { family: wanted.want.family(), refusal });
+                    plan.missing.push(Missing {
+                        family: wanted.want.family(),
+                        refusal,
+                    });
                 }
                 Err(refusal) => return Err(refusal),
             }
         }
         self.check_quota(&ask.owner, picked.len())?;
         if !picked.is_empty() {
-            let owner = plan.allocations.first().map_or_else(|| Arc::new(ask.owner.clone()), |held| Arc::clone(&held.owner));
+            let owner = plan
+                .allocations
+                .first()
+                .map_or_else(|| Arc::new(ask.owner.clone()), |held| Arc::clone(&held.owner));
             for (place, (prefix, pool)) in picked {
-                let key = Key { network: ask.network.clone(), prefix };
+                let key = Key {
+                    network: ask.network.clone(),
+                    prefix,
+                };
                 let (owner, uid) = (Arc::clone(&owner), ask.uid.clone());
-                let new = Allocation { key, owner, uid, pool: Some(pool), since: now, revision: Revision(0) };
+                let new = Allocation {
+                    key,
+                    owner,
+                    uid,
+                    pool: Some(pool),
+                    since: now,
+                    revision: Revision(0),
+                };
                 plan.allocations.insert(place, draft.hold(network, new));
             }
         }
@@ -322,16 +370,24 @@ impl Ledger {
         Ok(plan)
     }
 
-    fn pick(&self, network: &Network, ask: &Ask, want: Want, now: Timestamp) -> Result<(Prefix, PoolId), Refusal> {
+    fn pick(
+        &self,
+        network: &Network,
+        ask: &Ask,
+        want: Want,
+        now: Timestamp,
+    ) -> Result<(Prefix, PoolId), Refusal> {
         let chosen = choose(network, &ask.selector)?;
         match want {
             Want::Exact(prefix) => exact(network, ask, prefix, chosen.as_ref()),
             Want::Any { family, length } => {
                 let ripe = self.ripe(now);
-                let admits = |pool: &&Pool| admits(&pool.spec, &ask.owner, &ask.selector, chosen.as_ref()).is_ok();
+                let admits =
+                    |pool: &&Pool| admits(&pool.spec, &ask.owner, &ask.selector, chosen.as_ref()).is_ok();
                 let serves = |pool: &&Pool| !pool.space(family).is_empty();
                 let mut pools = network.pools.iter().filter(serves).filter(admits);
-                let picked = pools.find_map(|pool| Some((pool.space(family).pick(family, length, ripe)?, pool)));
+                let picked =
+                    pools.find_map(|pool| Some((pool.space(family).pick(family, length, ripe)?, pool)));
                 match picked {
                     Some((prefix, pool)) => Ok((prefix, pool.spec.id.clone())),
                     None => Err(none_left(network, ask, want, chosen.as_ref())),
@@ -342,21 +398,39 @@ impl Ledger {
 
     /// Counts only where there is a limit; nothing has one by default.
     fn check_quota(&self, owner: &Owner, more: usize) -> Result<(), Refusal> {
-        let limit = self.quota.as_ref().and_then(|quota| quota.limit(&owner.cluster, owner.namespace.as_ref()));
-        let Some(limit) = limit.filter(|_| more > 0) else { return Ok(()) };
-        let same = |held: &&Arc<Allocation>| held.owner.cluster == owner.cluster && held.owner.namespace == owner.namespace;
+        let limit = self
+            .quota
+            .as_ref()
+            .and_then(|quota| quota.limit(&owner.cluster, owner.namespace.as_ref()));
+        let Some(limit) = limit.filter(|_| more > 0) else {
+            return Ok(());
+        };
+        let same = |held: &&Arc<Allocation>| {
+            held.owner.cluster == owner.cluster && held.owner.namespace == owner.namespace
+        };
         let held = self.allocations(None).filter(same).count() as u64;
-        if held.saturating_add(more as u64) > limit { Err(Refusal::Quota { limit, held }) } else { Ok(()) }
+        if held.saturating_add(more as u64) > limit {
+            Err(Refusal::Quota { limit, held })
+        } else {
+            Ok(())
+        }
     }
 }
 
 /// What the owner holds of what it wants.
 fn held<'a>(network: &'a Network, ask: &Ask, want: Want) -> Result<Option<&'a Arc<Allocation>>, Refusal> {
     let mut other = None;
-    for held in network.held_by(&ask.owner).filter(|held| held.key.prefix.family() == want.family()) {
+    for held in network
+        .held_by(&ask.owner)
+        .filter(|held| held.key.prefix.family() == want.family())
+    {
         if !ask.uid.is_empty() && !held.uid.is_empty() && ask.uid != held.uid {
             let (owner, uid) = (Box::new(ask.owner.clone()), held.uid.clone());
-            return Err(Refusal::UidMismatch { owner, held: held.key.prefix, uid });
+            return Err(Refusal::UidMismatch {
+                owner,
+                held: held.key.prefix,
+                uid,
+            });
         }
         if want.is(held.key.prefix) {
             return Ok(Some(held));
@@ -364,7 +438,11 @@ fn held<'a>(network: &'a Network, ask: &Ask, want: Want) -> Result<Option<&'a Ar
         other = Some(held.key.prefix);
     }
     match other {
-        Some(held) => Err(Refusal::AlreadyHolds { owner: Box::new(ask.owner.clone()), held, wanted: want }),
+        Some(held) => Err(Refusal::AlreadyHolds {
+            owner: Box::new(ask.owner.clone()),
+            held,
+            wanted: want,
+        }),
         None => Ok(None),
     }
 }
@@ -374,14 +452,23 @@ pub(super) fn claimed(draft: &mut Draft, held: &Arc<Allocation>, uid: &str) -> A
     if uid.is_empty() || *held.uid == *uid {
         return Arc::clone(held);
     }
-    let new = Allocation { uid: uid.into(), ..(**held).clone() };
+    let new = Allocation {
+        uid: uid.into(),
+        ..(**held).clone()
+    };
     draft.replace(Some(Record::Held(Arc::clone(held))), new)
 }
 
 /// The pool that the selector names, be it one that drains.
 pub(super) fn choose(network: &Network, selector: &Selector) -> Result<Option<PoolId>, Refusal> {
-    let Some(choice) = &selector.pool else { return Ok(None) };
-    let all = network.pools.iter().map(|pool| &pool.spec.id).chain(network.draining.keys());
+    let Some(choice) = &selector.pool else {
+        return Ok(None);
+    };
+    let all = network
+        .pools
+        .iter()
+        .map(|pool| &pool.spec.id)
+        .chain(network.draining.keys());
     let mut named: Vec<PoolId> = all
         .filter(|id| id.name == choice.name)
         .filter(|id| choice.source.as_ref().is_none_or(|source| id.source == *source))
@@ -392,9 +479,15 @@ pub(super) fn choose(network: &Network, selector: &Selector) -> Result<Option<Po
         named.retain(|id| id.namespace.is_none());
     }
     match named.len() {
-        0 => Err(Refusal::PoolNotFound(format!("there is no pool `{}` in this network", choice.name))),
+        0 => Err(Refusal::PoolNotFound(format!(
+            "there is no pool `{}` in this network",
+            choice.name
+        ))),
         1 => Ok(named.pop()),
-        _ => Err(Refusal::PoolAmbiguous { name: choice.name.clone(), candidates: named }),
+        _ => Err(Refusal::PoolAmbiguous {
+            name: choice.name.clone(),
+            candidates: named,
+        }),
     }
 }
 
@@ -407,7 +500,9 @@ pub(super) fn admits(
 ) -> Result<(), String> {
     match chosen {
         Some(chosen) if *chosen != pool.id => return Err(format!("pool `{chosen}` was asked for")),
-        None if pool.explicit_only => return Err("it serves only who names it, or an address in it".to_owned()),
+        None if pool.explicit_only => {
+            return Err("it serves only who names it, or an address in it".to_owned());
+        }
         _ => {}
     }
     entitled(pool, owner, selector)
@@ -426,7 +521,12 @@ fn entitled(pool: &PoolSpec, owner: &Owner, selector: &Selector) -> Result<(), S
     }
 }
 
-fn exact(network: &Network, ask: &Ask, prefix: Prefix, chosen: Option<&PoolId>) -> Result<(Prefix, PoolId), Refusal> {
+fn exact(
+    network: &Network,
+    ask: &Ask,
+    prefix: Prefix,
+    chosen: Option<&PoolId>,
+) -> Result<(Prefix, PoolId), Refusal> {
     let range = prefix.range();
     let Some(pool) = network.covering(range) else {
         return Err(match network.draining_at(range) {
@@ -439,15 +539,23 @@ fn exact(network: &Network, ask: &Ask, prefix: Prefix, chosen: Option<&PoolId>) 
     };
     let id = &pool.spec.id;
     if let Some(chosen) = chosen.filter(|chosen| *chosen != id) {
-        return Err(Refusal::OutsidePools(format!("{prefix} is in pool `{id}`, not in pool `{chosen}`")));
+        return Err(Refusal::OutsidePools(format!(
+            "{prefix} is in pool `{id}`, not in pool `{chosen}`"
+        )));
     }
     entitled(&pool.spec, &ask.owner, &ask.selector)
         .map_err(|why| Refusal::OutsidePools(format!("{prefix} is in pool `{id}`, but {why}")))?;
     if !pool.space(prefix.family()).is_usable(range) {
-        return Err(Refusal::Reserved { prefix, pool: id.clone() });
+        return Err(Refusal::Reserved {
+            prefix,
+            pool: id.clone(),
+        });
     }
     match network.overlapping(range).next() {
-        Some(taken) => Err(Refusal::Taken { prefix, holder: Arc::clone(&taken.owner) }),
+        Some(taken) => Err(Refusal::Taken {
+            prefix,
+            holder: Arc::clone(&taken.owner),
+        }),
         None => Ok((prefix, id.clone())),
     }
 }
@@ -456,8 +564,9 @@ fn exact(network: &Network, ask: &Ask, prefix: Prefix, chosen: Option<&PoolId>) 
 fn none_left(network: &Network, ask: &Ask, want: Want, chosen: Option<&PoolId>) -> Refusal {
     let family = want.family();
     let pools = network.pools.iter().filter(|pool| !pool.space(family).is_empty());
-    let tried: Vec<&Pool> =
-        pools.filter(|pool| admits(&pool.spec, &ask.owner, &ask.selector, chosen).is_ok()).collect();
+    let tried: Vec<&Pool> = pools
+        .filter(|pool| admits(&pool.spec, &ask.owner, &ask.selector, chosen).is_ok())
+        .collect();
     if tried.is_empty() {
         let mut draining = network.draining.values().filter(|spec| spec.has(family));
         if let Some(spec) = draining.find(|spec| admits(spec, &ask.owner, &ask.selector, chosen).is_ok()) {
@@ -465,12 +574,17 @@ fn none_left(network: &Network, ask: &Ask, want: Want, chosen: Option<&PoolId>) 
         }
         return Refusal::PoolNotFound(match chosen {
             Some(pool) => format!("pool `{pool}` does not serve {} with {want}", ask.owner),
-            None => format!("no pool of network `{}` serves {} with {want}", ask.network, ask.owner),
+            None => format!(
+                "no pool of network `{}` serves {} with {want}",
+                ask.network, ask.owner
+            ),
         });
     }
     Refusal::Exhausted {
         want,
         pools: tried.iter().map(|pool| pool.spec.id.clone()).collect(),
-        held_back: tried.iter().fold(0_u128, |sum, pool| sum.saturating_add(pool.space(family).held_back())),
+        held_back: tried.iter().fold(0_u128, |sum, pool| {
+            sum.saturating_add(pool.space(family).held_back())
+        }),
     }
 }

@@ -46,11 +46,19 @@ impl Ledger {
                     Err(refusal) => Some((refusal.reason(), refusal.to_string())),
                     Ok(chosen) => self.objection(network, pool, ask, wanted.want, chosen.as_ref(), now),
                 };
-                verdicts.push(Verdict { pool: pool.spec.id.clone(), family: wanted.want.family(), objection });
+                verdicts.push(Verdict {
+                    pool: pool.spec.id.clone(),
+                    family: wanted.want.family(),
+                    objection,
+                });
             }
         }
         let summary = self.summary(ask, &held, now);
-        Explanation { held, verdicts, summary }
+        Explanation {
+            held,
+            verdicts,
+            summary,
+        }
     }
 
     fn objection(
@@ -72,14 +80,20 @@ impl Ledger {
                     return Some(("POOL_NOT_FOUND", why));
                 }
                 let found = pool.space(family).pick(family, length, self.ripe(now));
-                found.is_none().then(|| ("POOL_EXHAUSTED", format!("it has no room for {want}")))
+                found
+                    .is_none()
+                    .then(|| ("POOL_EXHAUSTED", format!("it has no room for {want}")))
             }
             Want::Exact(prefix) => {
                 let range = prefix.range();
                 if !pool.spec.covers(range) {
                     return Some(("OUTSIDE_POOLS", format!("it does not cover {prefix}")));
                 }
-                if let Some(taken) = network.overlapping(range).next().filter(|held| *held.owner != ask.owner) {
+                if let Some(taken) = network
+                    .overlapping(range)
+                    .next()
+                    .filter(|held| *held.owner != ask.owner)
+                {
                     return Some(("ADDRESS_TAKEN", format!("{prefix} is taken by {}", taken.owner)));
                 }
                 let id = Some(&pool.spec.id);
@@ -101,9 +115,15 @@ impl Ledger {
             texts.join(" and ")
         };
         match self.plan_allocate(ask, now) {
-            _ if ask.wanted.is_empty() && held.is_empty() => format!("{} holds nothing and asks for nothing", ask.owner),
+            _ if ask.wanted.is_empty() && held.is_empty() => {
+                format!("{} holds nothing and asks for nothing", ask.owner)
+            }
             Ok(plan) if plan.changes.is_empty() && plan.missing.is_empty() => {
-                let held = if ask.wanted.is_empty() { held } else { &plan.allocations };
+                let held = if ask.wanted.is_empty() {
+                    held
+                } else {
+                    &plan.allocations
+                };
                 format!("{} holds {}", ask.owner, list(held))
             }
             Ok(plan) => {
@@ -117,7 +137,10 @@ impl Ledger {
                 text
             }
             Err(Refusal::AlreadyHolds { held, wanted, .. }) => {
-                format!("{} holds {held} and would have to release it to get {wanted}", ask.owner)
+                format!(
+                    "{} holds {held} and would have to release it to get {wanted}",
+                    ask.owner
+                )
             }
             Err(refusal) => format!("{} would get no address: {refusal}", ask.owner),
         }

@@ -102,7 +102,11 @@ fn mask(bits: u32) -> u128 {
 /// The first aligned block of 2^`bits` addresses from `first` to `last`.
 pub(super) fn block_within(first: u128, last: u128, bits: u32) -> Option<u128> {
     let mask = mask(bits);
-    let start = if first & mask == 0 { first } else { (first | mask).checked_add(1)? };
+    let start = if first & mask == 0 {
+        first
+    } else {
+        (first | mask).checked_add(1)?
+    };
     (start <= last && last - start >= mask).then_some(start)
 }
 

@@ -42,7 +42,9 @@ fn first_problem(problems: &[PoolProblem]) -> String {
         0 | 1 => String::new(),
         many => format!(" (and {} more)", many - 1),
     };
-    problems.first().map_or_else(String::new, |first| format!("{}: {}{more}", first.path, first.message))
+    problems.first().map_or_else(String::new, |first| {
+        format!("{}: {}{more}", first.path, first.message)
+    })
 }
 
 /// What a snapshot of a source changed.
@@ -101,11 +103,20 @@ impl Ledger {
     }
 
     /// The ledger of a store: its records, and the revision that it reached. Pools come later, from their sources.
-    pub fn load(cooldown: SignedDuration, revision: Revision, records: impl Iterator<Item = (Key, Record)>) -> Self {
+    pub fn load(
+        cooldown: SignedDuration,
+        revision: Revision,
+        records: impl Iterator<Item = (Key, Record)>,
+    ) -> Self {
         let mut ledger = Self::new(cooldown);
         for (key, record) in records {
             let revision = record.revision();
-            ledger.apply(&Change { key, old: None, new: Some(record), revision });
+            ledger.apply(&Change {
+                key,
+                old: None,
+                new: Some(record),
+                revision,
+            });
         }
         ledger.revision = ledger.revision.max(revision);
         ledger
@@ -125,7 +136,11 @@ impl Ledger {
     pub fn apply(&mut self, change: &Change) {
         match self.networks.get_mut(&change.key.network) {
             Some(network) => network.apply(change),
-            None => self.networks.entry(change.key.network.clone()).or_default().apply(change),
+            None => self
+                .networks
+                .entry(change.key.network.clone())
+                .or_default()
+                .apply(change),
         }
         self.revision = self.revision.max(change.revision);
     }
@@ -152,9 +167,14 @@ impl Ledger {
             return Err(PutPoolsError::Stale { told: revision, last });
         }
         let others = self.sources.iter().filter(|(other, _)| *other != source);
-        let others = others.flat_map(|(_, snapshot)| snapshot.pools.values()).map(|spec| &**spec);
+        let others = others
+            .flat_map(|(_, snapshot)| snapshot.pools.values())
+            .map(|spec| &**spec);
         let read = read_pools(source, raw, others).map_err(PutPoolsError::Problems)?;
-        let pools: BTreeMap<_, _> = read.into_iter().map(|spec| (spec.id.clone(), Arc::new(spec))).collect();
+        let pools: BTreeMap<_, _> = read
+            .into_iter()
+            .map(|spec| (spec.id.clone(), Arc::new(spec)))
+            .collect();
         let snapshot = Snapshot { revision, pools };
         let before = self.sources.insert(source.clone(), snapshot).unwrap_or_default();
         Ok(self.refresh(source, &before))
@@ -166,9 +186,14 @@ impl Ledger {
         let now = self.sources.get(source).unwrap_or(&empty);
         let differs = |(id, spec): &(&PoolId, &Arc<PoolSpec>)| now.pools.get(*id) != Some(*spec);
         let left = before.pools.iter().filter(differs);
-        let came = now.pools.iter().filter(|(id, spec)| before.pools.get(*id) != Some(*spec));
-        let touched: Vec<(PoolId, NetworkName)> =
-            left.chain(came).map(|(id, spec)| (id.clone(), spec.network.clone())).collect();
+        let came = now
+            .pools
+            .iter()
+            .filter(|(id, spec)| before.pools.get(*id) != Some(*spec));
+        let touched: Vec<(PoolId, NetworkName)> = left
+            .chain(came)
+            .map(|(id, spec)| (id.clone(), spec.network.clone()))
+            .collect();
         let networks: BTreeSet<_> = touched.iter().map(|(_, network)| network.clone()).collect();
         for name in networks {
             let specs = self.sources.values().flat_map(|snapshot| snapshot.pools.values());
@@ -189,15 +214,24 @@ impl Ledger {
 
     /// Forgets draining pools that became empty, and names them.
     pub fn end_drained(&mut self) -> Vec<PoolId> {
-        self.networks.values_mut().filter(|network| !network.draining.is_empty()).flat_map(Network::end_drained).collect()
+        self.networks
+            .values_mut()
+            .filter(|network| !network.draining.is_empty())
+            .flat_map(Network::end_drained)
+            .collect()
     }
 
     /// Every pool at `now`, live ones in the order in which they are tried, then those that drain.
     pub fn pools(&self, now: Timestamp) -> Vec<PoolStatus> {
         let ripe = self.ripe(now);
         let of = |network: &Network| {
-            let live: Vec<_> = (0..network.pools.len()).filter_map(|index| live_status(network, index, ripe)).collect();
-            let draining = network.draining.values().map(|spec| draining_status(network, spec));
+            let live: Vec<_> = (0..network.pools.len())
+                .filter_map(|index| live_status(network, index, ripe))
+                .collect();
+            let draining = network
+                .draining
+                .values()
+                .map(|spec| draining_status(network, spec));
             live.into_iter().chain(draining).collect::<Vec<_>>()
         };
         self.networks.values().flat_map(of).collect()
@@ -209,13 +243,20 @@ impl Ledger {
         self.networks.values().find_map(|network| {
             let live = network.pools.iter().position(|pool| pool.spec.id == *id);
             live.and_then(|index| live_status(network, index, ripe))
-                .or_else(|| network.draining.get(id).map(|spec| draining_status(network, spec)))
+                .or_else(|| {
+                    network
+                        .draining
+                        .get(id)
+                        .map(|spec| draining_status(network, spec))
+                })
         })
     }
 
     /// What an owner holds.
     pub fn held_by(&self, network: &NetworkName, owner: &Owner) -> Vec<Arc<Allocation>> {
-        self.networks.get(network).map_or_else(Vec::new, |network| network.held_by(owner).cloned().collect())
+        self.networks
+            .get(network)
+            .map_or_else(Vec::new, |network| network.held_by(owner).cloned().collect())
     }
 
     /// Who holds this address, or the block around it.
@@ -242,7 +283,10 @@ impl Ledger {
                 Some(key) if key.network == *name => Bound::Excluded(key.prefix),
                 _ => Bound::Unbounded,
             };
-            network.allocations.range((start, Bound::Unbounded)).map(|(_, allocation)| allocation)
+            network
+                .allocations
+                .range((start, Bound::Unbounded))
+                .map(|(_, allocation)| allocation)
         })
     }
 
@@ -251,7 +295,9 @@ impl Ledger {
         let (after, ripe) = (self.ripe(after), self.ripe(now));
         let pools = self.networks.values().flat_map(|network| &network.pools);
         let ripened = pools.filter(|pool| {
-            [Family::V4, Family::V6].into_iter().any(|family| pool.space(family).ripened(after, ripe))
+            [Family::V4, Family::V6]
+                .into_iter()
+                .any(|family| pool.space(family).ripened(after, ripe))
         });
         ripened.map(|pool| pool.spec.id.clone()).collect()
     }
@@ -259,7 +305,11 @@ impl Ledger {
     /// When the next address may be given again, after `now`.
     pub fn next_ripe(&self, now: Timestamp) -> Option<Timestamp> {
         let ripe = self.ripe(now);
-        let released = self.networks.values().filter_map(|network| network.next_unripe(ripe)).min()?;
+        let released = self
+            .networks
+            .values()
+            .filter_map(|network| network.next_unripe(ripe))
+            .min()?;
         released.saturating_add(self.cooldown).ok()
     }
 
@@ -267,7 +317,9 @@ impl Ledger {
     pub fn check(&self) -> Result<(), String> {
         for (name, network) in &self.networks {
             if *network != network.rebuilt() {
-                return Err(format!("what is derived in network `{name}` is not what its records say"));
+                return Err(format!(
+                    "what is derived in network `{name}` is not what its records say"
+                ));
             }
             let mut last: Option<Prefix> = None;
             for prefix in network.allocations.keys().copied() {
@@ -283,7 +335,10 @@ impl Ledger {
 
 fn live_status(network: &Network, index: usize, ripe: Timestamp) -> Option<PoolStatus> {
     let pool = network.pools.get(index)?;
-    let (v4, v6) = (pool.space(Family::V4).usage(ripe), pool.space(Family::V6).usage(ripe));
+    let (v4, v6) = (
+        pool.space(Family::V4).usage(ripe),
+        pool.space(Family::V6).usage(ripe),
+    );
     Some(PoolStatus {
         spec: Arc::clone(&pool.spec),
         total: v4.total.saturating_add(v6.total),
@@ -296,5 +351,12 @@ fn live_status(network: &Network, index: usize, ripe: Timestamp) -> Option<PoolS
 
 fn draining_status(network: &Network, spec: &Arc<PoolSpec>) -> PoolStatus {
     let used = network.draining_used(spec);
-    PoolStatus { spec: Arc::clone(spec), total: used, used, free: 0, cooling: 0, draining: true }
+    PoolStatus {
+        spec: Arc::clone(spec),
+        total: used,
+        used,
+        free: 0,
+        cooling: 0,
+        draining: true,
+    }
 }

@@ -187,8 +187,10 @@ impl Network {
 
     /// Replaces the pools. What is free is computed anew for those that changed.
     pub(super) fn set_pools(&mut self, specs: Vec<Arc<PoolSpec>>) {
-        let mut before: BTreeMap<PoolId, Pool> =
-            std::mem::take(&mut self.pools).into_iter().map(|pool| (pool.spec.id.clone(), pool)).collect();
+        let mut before: BTreeMap<PoolId, Pool> = std::mem::take(&mut self.pools)
+            .into_iter()
+            .map(|pool| (pool.spec.id.clone(), pool))
+            .collect();
         for spec in specs {
             let pool = match before.remove(&spec.id) {
                 Some(pool) if pool.spec == spec => pool,
@@ -230,7 +232,12 @@ impl Network {
     /// Forgets draining pools from which nobody holds anything, and names them.
     pub(super) fn end_drained(&mut self) -> Vec<PoolId> {
         let drained = |(_, spec): &(&PoolId, &Arc<PoolSpec>)| self.draining_used(spec) == 0;
-        let ended: Vec<_> = self.draining.iter().filter(drained).map(|(id, _)| id.clone()).collect();
+        let ended: Vec<_> = self
+            .draining
+            .iter()
+            .filter(drained)
+            .map(|(id, _)| id.clone())
+            .collect();
         for id in &ended {
             self.draining.remove(id);
         }
@@ -243,17 +250,26 @@ impl Network {
             .iter()
             .flat_map(|item| self.overlapping(item.range))
             .filter(|allocation| self.covering(allocation.key.prefix.range()).is_none())
-            .fold(0, |sum, allocation| sum.saturating_add(allocation.key.prefix.range().size()))
+            .fold(0, |sum, allocation| {
+                sum.saturating_add(allocation.key.prefix.range().size())
+            })
     }
 
     /// When the next prefix ripens that is not ripe at `ripe`: its release.
     pub(super) fn next_unripe(&self, ripe: Timestamp) -> Option<Timestamp> {
-        self.pools.iter().flat_map(|pool| [&pool.v4, &pool.v6]).filter_map(|space| space.next_unripe(ripe)).min()
+        self.pools
+            .iter()
+            .flat_map(|pool| [&pool.v4, &pool.v6])
+            .filter_map(|space| space.next_unripe(ripe))
+            .min()
     }
 
     /// The same network, with all that is derived made anew.
     pub(super) fn rebuilt(&self) -> Self {
-        let mut rebuilt = Self { draining: self.draining.clone(), ..Self::default() };
+        let mut rebuilt = Self {
+            draining: self.draining.clone(),
+            ..Self::default()
+        };
         for allocation in self.allocations.values() {
             rebuilt.remember(allocation);
         }
@@ -265,22 +281,36 @@ impl Network {
 
 /// The addresses of a pool in one family, without regard to how they were written.
 fn merged(spec: &PoolSpec, family: Family) -> RangeInclusiveSet<u128> {
-    let ranges = spec.addresses.iter().map(|item| item.range).filter(|range| range.family() == family);
+    let ranges = spec
+        .addresses
+        .iter()
+        .map(|item| item.range)
+        .filter(|range| range.family() == family);
     ranges.map(|range| range.first()..=range.last()).collect()
 }
 
 /// The order in which pools are tried: high priority first, then by name.
 fn order(spec: &PoolSpec) -> impl Ord {
-    (std::cmp::Reverse(spec.priority), spec.id.name.clone(), spec.id.clone())
+    (
+        std::cmp::Reverse(spec.priority),
+        spec.id.name.clone(),
+        spec.id.clone(),
+    )
 }
 
 /// The prefixes of `map` that share an address with `range`. Sound because no two keys overlap.
 fn overlapping<T>(map: &BTreeMap<Prefix, T>, range: AddressRange) -> impl Iterator<Item = (&Prefix, &T)> {
     let family = range.family();
-    let bounds = family.address(range.first()).map(Prefix::host).zip(family.address(range.last()).map(Prefix::host));
+    let bounds = family
+        .address(range.first())
+        .map(Prefix::host)
+        .zip(family.address(range.last()).map(Prefix::host));
     bounds.into_iter().flat_map(move |(first, last)| {
         // Blocks that start at `first` sort before the host prefix there, so one step back finds them, too.
-        let before = map.range(..first).next_back().filter(|(prefix, _)| prefix.range().overlaps(range));
+        let before = map
+            .range(..first)
+            .next_back()
+            .filter(|(prefix, _)| prefix.range().overlaps(range));
         before.into_iter().chain(map.range(first..=last))
     })
 }

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use groundplane_core::{AddressRange, Family, Name, NetworkName, ParseAddressError, PoolId, PoolName, PoolSource, Prefix};
+use groundplane_core::{
+    AddressRange, Family, Name, NetworkName, ParseAddressError, PoolId, PoolName, PoolSource, Prefix,
+};
 
 /// A pool as text, from a file or a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -125,8 +127,13 @@ pub fn read_pools<'a>(
     let mut problems = Vec::new();
     let mut read: Vec<(usize, PoolSpec)> = Vec::new();
     for (index, pool) in raw.iter().enumerate() {
-        let mut reader = Reader { path: format!("[{index}]"), problems: &mut problems };
-        let Some(spec) = reader.pool(source, pool) else { continue };
+        let mut reader = Reader {
+            path: format!("[{index}]"),
+            problems: &mut problems,
+        };
+        let Some(spec) = reader.pool(source, pool) else {
+            continue;
+        };
         if let Some((earlier, _)) = read.iter().find(|(_, earlier)| earlier.id == spec.id) {
             let message = format!("pool `{}` is there twice, first as [{earlier}]", spec.id.name);
             reader.tell("name", message, "give each pool a name of its own");
@@ -134,7 +141,11 @@ pub fn read_pools<'a>(
         read.push((index, spec));
     }
     overlaps(&read, others, &mut problems);
-    if problems.is_empty() { Ok(read.into_iter().map(|(_, spec)| spec).collect()) } else { Err(problems) }
+    if problems.is_empty() {
+        Ok(read.into_iter().map(|(_, spec)| spec).collect())
+    } else {
+        Err(problems)
+    }
 }
 
 /// Reads one pool; every problem goes to the list.
@@ -146,7 +157,11 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn tell(&mut self, field: &str, message: String, help: &str) {
         let path = format!("{}.{field}", self.path);
-        self.problems.push(PoolProblem { path, message, help: help.to_owned() });
+        self.problems.push(PoolProblem {
+            path,
+            message,
+            help: help.to_owned(),
+        });
     }
 
     fn pool(&mut self, source: &PoolSource, raw: &RawPool) -> Option<PoolSpec> {
@@ -164,7 +179,11 @@ impl Reader<'_> {
         let exclude = self.ranges("exclude", &raw.exclude);
         let reserved = self.ranges("reserved", &raw.reserved);
         if raw.addresses.is_empty() {
-            self.tell("addresses", "no addresses".to_owned(), "list CIDRs, addresses or ranges, or remove the pool");
+            self.tell(
+                "addresses",
+                "no addresses".to_owned(),
+                "list CIDRs, addresses or ranges, or remove the pool",
+            );
         }
         if self.problems.len() == before {
             self.within("exclude", &exclude, &addresses);
@@ -174,7 +193,11 @@ impl Reader<'_> {
             return None;
         }
         let spec = PoolSpec {
-            id: PoolId { source: source.clone(), namespace, name: name? },
+            id: PoolId {
+                source: source.clone(),
+                namespace,
+                name: name?,
+            },
             network: network?,
             addresses,
             exclude,
@@ -225,7 +248,11 @@ impl Reader<'_> {
 fn read_range(text: &str) -> Result<PoolRange, ParseAddressError> {
     let range: AddressRange = text.parse()?;
     let cidr = text.contains('/').then(|| text.trim().parse().ok()).flatten();
-    Ok(PoolRange { text: text.trim().to_owned(), range, cidr })
+    Ok(PoolRange {
+        text: text.trim().to_owned(),
+        range,
+        cidr,
+    })
 }
 
 fn help_for(error: &ParseAddressError) -> &'static str {
@@ -265,10 +292,20 @@ fn overlaps<'a>(
         pool: &'a PoolSpec,
         range: &'a PoolRange,
     }
-    let others = others.flat_map(|pool| pool.addresses.iter().map(move |range| Item { place: None, pool, range }));
+    let others = others.flat_map(|pool| {
+        pool.addresses.iter().map(move |range| Item {
+            place: None,
+            pool,
+            range,
+        })
+    });
     let ours = read.iter().flat_map(|(index, pool)| {
         let items = pool.addresses.iter().enumerate();
-        items.map(move |(item, range)| Item { place: Some((*index, item)), pool, range })
+        items.map(move |(item, range)| Item {
+            place: Some((*index, item)),
+            pool,
+            range,
+        })
     });
     let mut items: Vec<_> = others.chain(ours).collect();
     items.sort_by_key(|item| (item.pool.network.clone(), item.range.range));
@@ -283,8 +320,14 @@ fn overlaps<'a>(
                 continue;
             }
             // The one that comes later in the file is told of; what other sources have is not ours to correct.
-            let (told, other) = if item.place > earlier.place { (item, *earlier) } else { (*earlier, item) };
-            let Some((index, position)) = told.place else { continue };
+            let (told, other) = if item.place > earlier.place {
+                (item, *earlier)
+            } else {
+                (*earlier, item)
+            };
+            let Some((index, position)) = told.place else {
+                continue;
+            };
             problems.push(PoolProblem {
                 path: format!("[{index}].addresses[{position}]"),
                 message: format!(

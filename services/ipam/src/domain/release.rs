@@ -45,7 +45,9 @@ impl Ledger {
     /// Decides what is taken back: the plan's allocations. That may be nothing.
     pub fn plan_release(&self, ask: &ReleaseAsk, now: Timestamp) -> Plan {
         let mut plan = Plan::default();
-        let Some(network) = self.networks.get(&ask.network) else { return plan };
+        let Some(network) = self.networks.get(&ask.network) else {
+            return plan;
+        };
         let mut draft = Draft::new(self);
         for held in network.held_by(&ask.owner) {
             let same = ask.uid.is_empty() || held.uid.is_empty() || ask.uid == held.uid;
@@ -61,11 +63,20 @@ impl Ledger {
     }
 
     /// Takes an allocation from its owner. It cools down, where it is one that is given to who asks for any.
-    pub(super) fn let_go(&self, draft: &mut Draft, network: &Network, held: &Arc<Allocation>, now: Timestamp) {
+    pub(super) fn let_go(
+        &self,
+        draft: &mut Draft,
+        network: &Network,
+        held: &Arc<Allocation>,
+        now: Timestamp,
+    ) {
         let cools = self.cools() && network.cools(held.key.prefix);
         let old = Some(Record::Held(Arc::clone(held)));
         draft.change(held.key.clone(), old, |revision| {
-            cools.then_some(Record::Cooling(Cooling { released: now, revision }))
+            cools.then_some(Record::Cooling(Cooling {
+                released: now,
+                revision,
+            }))
         });
     }
 
@@ -75,13 +86,24 @@ impl Ledger {
         let mut forgotten = BTreeSet::new();
         for allocation in released {
             let prefix = allocation.key.prefix;
-            let Some(pool) = network.covering(prefix.range()) else { continue };
-            let Some((released, oldest)) = pool.space(prefix.family()).surplus(MOST_COOLED, ripe) else { continue };
-            let Some(cooling) = network.cooling.get(&oldest).filter(|cooling| cooling.released == released) else {
+            let Some(pool) = network.covering(prefix.range()) else {
+                continue;
+            };
+            let Some((released, oldest)) = pool.space(prefix.family()).surplus(MOST_COOLED, ripe) else {
+                continue;
+            };
+            let Some(cooling) = network
+                .cooling
+                .get(&oldest)
+                .filter(|cooling| cooling.released == released)
+            else {
                 continue;
             };
             if forgotten.insert(oldest) {
-                let key = super::Key { network: allocation.key.network.clone(), prefix: oldest };
+                let key = super::Key {
+                    network: allocation.key.network.clone(),
+                    prefix: oldest,
+                };
                 draft.change(key, Some(Record::Cooling(*cooling)), |_| None);
             }
         }
@@ -90,11 +112,14 @@ impl Ledger {
     /// Decides what goes from one owner to the other. The plan's allocations are what the other holds then.
     pub fn plan_move(&self, ask: &MoveAsk) -> Result<Plan, Refusal> {
         let mut plan = Plan::default();
-        let Some(network) = self.networks.get(&ask.network) else { return Ok(plan) };
+        let Some(network) = self.networks.get(&ask.network) else {
+            return Ok(plan);
+        };
         let theirs: Vec<_> = network.held_by(&ask.to).cloned().collect();
-        if let Some(other) = theirs.iter().find(|held| {
-            !ask.to_uid.is_empty() && !held.uid.is_empty() && held.uid != ask.to_uid
-        }) {
+        if let Some(other) = theirs
+            .iter()
+            .find(|held| !ask.to_uid.is_empty() && !held.uid.is_empty() && held.uid != ask.to_uid)
+        {
             let (owner, held, uid) = (Box::new(ask.to.clone()), other.key.prefix, other.uid.clone());
             return Err(Refusal::UidMismatch { owner, held, uid });
         }
@@ -103,16 +128,31 @@ impl Ledger {
             return Ok(plan);
         }
         let mut draft = Draft::new(self);
-        let to = theirs.first().map_or_else(|| Arc::new(ask.to.clone()), |held| Arc::clone(&held.owner));
+        let to = theirs
+            .first()
+            .map_or_else(|| Arc::new(ask.to.clone()), |held| Arc::clone(&held.owner));
         for held in network.held_by(&ask.from) {
             let prefix = held.key.prefix;
-            if let Some(other) = theirs.iter().find(|other| other.key.prefix.family() == prefix.family()) {
+            if let Some(other) = theirs
+                .iter()
+                .find(|other| other.key.prefix.family() == prefix.family())
+            {
                 let (owner, held) = (Box::new(ask.to.clone()), other.key.prefix);
-                return Err(Refusal::AlreadyHolds { owner, held, wanted: Want::Exact(prefix) });
+                return Err(Refusal::AlreadyHolds {
+                    owner,
+                    held,
+                    wanted: Want::Exact(prefix),
+                });
             }
             let (owner, uid) = (Arc::clone(&to), ask.to_uid.clone());
-            let new = Allocation { owner, uid, revision: Revision(0), ..(**held).clone() };
-            plan.allocations.push(draft.replace(Some(Record::Held(Arc::clone(held))), new));
+            let new = Allocation {
+                owner,
+                uid,
+                revision: Revision(0),
+                ..(**held).clone()
+            };
+            plan.allocations
+                .push(draft.replace(Some(Record::Held(Arc::clone(held))), new));
         }
         plan.changes = draft.changes;
         Ok(plan)

@@ -100,7 +100,10 @@ impl Space {
                 self.free.insert(*gap.start(), *gap.end());
             }
             for reserved in self.reserved.overlapping(part.clone()) {
-                let (first, last) = ((*part.start()).max(*reserved.start()), (*part.end()).min(*reserved.end()));
+                let (first, last) = (
+                    (*part.start()).max(*reserved.start()),
+                    (*part.end()).min(*reserved.end()),
+                );
                 self.held_back.insert(first, last);
             }
         }
@@ -112,7 +115,9 @@ impl Space {
         if !self.cools(prefix) || !self.queue.insert((released, prefix)) {
             return false;
         }
-        self.cooling = self.cooling.saturating_add(self.free.remove(range.first(), range.last()));
+        self.cooling = self
+            .cooling
+            .saturating_add(self.free.remove(range.first(), range.last()));
         true
     }
 
@@ -166,7 +171,9 @@ impl Space {
             .iter()
             .rev()
             .take_while(|(released, _)| *released > ripe)
-            .fold(0_u128, |sum, (_, prefix)| sum.saturating_add(prefix.range().size()));
+            .fold(0_u128, |sum, (_, prefix)| {
+                sum.saturating_add(prefix.range().size())
+            });
         let open = self.free.count().saturating_add(self.held_back.count());
         Usage {
             total: self.total,
