@@ -182,11 +182,7 @@ impl CloudEips {
             ..Held::default()
         };
         for address in ask.wanted.iter().filter_map(|wanted| wanted.address) {
-            if held
-                .mine
-                .iter()
-                .any(|reservation| reservation.prefix == Some(address))
-            {
+            if held.mine.iter().any(|reservation| covers(reservation, address)) {
                 continue;
             }
             // Over all items, for brought addresses alone.

@@ -131,7 +131,7 @@ fn rank(reservation: &Reservation, address: Option<Prefix>) -> impl Ord + use<> 
         ReservationState::Pending => 1,
         ReservationState::Denied => 2,
     };
-    let asked_for = address.is_some() && reservation.prefix == address;
+    let asked_for = address.is_some_and(|address| covers(reservation, address));
     let assigned = !reservation.assignments.is_empty();
     (
         state,
@@ -149,7 +149,7 @@ fn choose(
 ) -> Choice {
     match (candidates.first(), wanted.address) {
         (Some(best), address) if best.state != ReservationState::Denied => {
-            if address.is_none_or(|address| best.prefix == Some(address)) {
+            if address.is_none_or(|address| covers(best, address)) {
                 Choice::Use((*best).clone())
             } else {
                 Choice::Refuse(Refusal::AlreadyHolds(best.prefix))

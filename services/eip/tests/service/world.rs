@@ -1,0 +1,157 @@
+//! The service in this process, its client, and the cloud in a box behind it.
+
+use groundplane_cloud::{CloudConfig, DriverName, EquinixConfig, connect};
+use groundplane_eip::{Config, start};
+use groundplane_proto::core::v1 as core;
+use groundplane_proto::eip::v1 as eip;
+use groundplane_proto::eip::v1::eip_service_client::EipServiceClient;
+use groundplane_runtime::Context;
+use groundplane_runtime::config::SecretFile;
+use groundplane_runtime::grpc::{Channel, Listen, RpcError, Server, Target, channel, memory};
+use groundplane_sandbox::{Project, ProjectOptions, Sandbox};
+use tempfile::TempDir;
+use tonic::Status;
+use tonic::service::Routes;
+
+/// The cluster that the tests speak for.
+pub(crate) const CLUSTER: &str = "cluster-a";
+
+/// The routes of the calls that are counted.
+pub(crate) const LIST: (&str, &str) = ("GET", "/projects/{pid}/ips");
+pub(crate) const CREATE: (&str, &str) = ("POST", "/projects/{pid}/ips");
+
+/// A cloud with one project.
+pub(crate) struct World {
+    pub(crate) project: Project,
+    dir: TempDir,
+    _sandbox: Sandbox,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        Self::with(ProjectOptions::default()).await
+    }
+
+    pub(crate) async fn with(options: ProjectOptions) -> Self {
+        let sandbox = Sandbox::start().await;
+        let project = sandbox.project(options);
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("token"), project.token()).unwrap();
+        Self {
+            project,
+            dir,
+            _sandbox: sandbox,
+        }
+    }
+
+    /// Starts the service, as a new process would.
+    pub(crate) async fn process(&self) -> Process {
+        let context = Context::new();
+        let equinix = EquinixConfig {
+            base_url: self.project.base_url().to_owned(),
+            api_token_file: Some(SecretFile::new(self.dir.path().join("token"))),
+            project_id: self.project.id().to_string(),
+            metro: "sv".to_owned(),
+            request_timeout: std::time::Duration::from_secs(2),
+            ..EquinixConfig::default()
+        };
+        let config = CloudConfig {
+            driver: DriverName::Equinix,
+            equinix,
+            ..CloudConfig::default()
+        };
+        let cloud = connect(&config, &context).unwrap();
+        let routes = start(Config::default(), cloud, None, &context).await.unwrap();
+        let channel = serve(&context, "eip", routes).await;
+        Process {
+            context,
+            client: EipServiceClient::new(channel),
+        }
+    }
+}
+
+/// Serves in memory.
+pub(crate) async fn serve(context: &Context, name: &'static str, routes: Routes) -> Channel {
+    let (listener, connector) = memory();
+    let server = Server::new(name, context)
+        .routes(routes)
+        .listen(Listen::Memory(listener));
+    server.start().await.unwrap();
+    let described = channel(&Target::Memory(connector), None).unwrap();
+    described
+        .describe(groundplane_proto::FILE_DESCRIPTOR_SET)
+        .unwrap()
+}
+
+/// A running service.
+#[derive(Clone)]
+pub(crate) struct Process {
+    pub(crate) context: Context,
+    pub(crate) client: EipServiceClient<Channel>,
+}
+
+impl Process {
+    pub(crate) async fn ensure(
+        &self,
+        request: eip::EnsureAddressRequest,
+    ) -> Result<eip::EnsureAddressResponse, RpcError> {
+        Ok(self
+            .client
+            .clone()
+            .ensure_address(request)
+            .await
+            .map_err(failed)?
+            .into_inner())
+    }
+
+    /// The one address of the Service `default/<name>`.
+    pub(crate) async fn address(&self, name: &str) -> Result<eip::Address, RpcError> {
+        let mut answer = self.ensure(ask(owner(CLUSTER, name), "")).await?;
+        assert_eq!((answer.addresses.len(), answer.missing.len()), (1, 0));
+        Ok(answer.addresses.remove(0))
+    }
+
+    pub(crate) async fn release(&self, owner: core::Owner) -> Result<Vec<eip::Address>, RpcError> {
+        let request = eip::ReleaseAddressRequest {
+            owner: Some(owner),
+            ..eip::ReleaseAddressRequest::default()
+        };
+        Ok(self
+            .client
+            .clone()
+            .release_address(request)
+            .await
+            .map_err(failed)?
+            .into_inner()
+            .released)
+    }
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "the shape of map_err")]
+fn failed(status: Status) -> RpcError {
+    RpcError::from(status)
+}
+
+pub(crate) fn owner(cluster: &str, name: &str) -> core::Owner {
+    core::Owner {
+        cluster: cluster.to_owned(),
+        kind: "service".to_owned(),
+        namespace: "default".to_owned(),
+        name: name.to_owned(),
+        slot: String::new(),
+    }
+}
+
+/// A request for one IPv4 address; `address` empty: any.
+pub(crate) fn ask(owner: core::Owner, address: &str) -> eip::EnsureAddressRequest {
+    let wanted = core::AddressRequest {
+        family: core::Family::Ipv4.into(),
+        address: address.to_owned(),
+        ..core::AddressRequest::default()
+    };
+    eip::EnsureAddressRequest {
+        owner: Some(owner),
+        requests: vec![wanted],
+        ..eip::EnsureAddressRequest::default()
+    }
+}

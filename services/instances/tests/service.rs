@@ -1,0 +1,416 @@
+//! The service in this process, with the cloud in a box behind the `equinix` driver, and with the `static` driver.
+
+use std::collections::BTreeSet;
+
+use groundplane_cloud::{CloudConfig, DriverName, EquinixConfig, StaticConfig, StaticMachine, connect};
+use groundplane_core::ErrorKind;
+use groundplane_instances::{Config, start};
+use groundplane_proto::instances::v1 as proto;
+use groundplane_proto::instances::v1::instances_service_client::InstancesServiceClient;
+use groundplane_runtime::Context;
+use groundplane_runtime::config::SecretFile;
+use groundplane_runtime::grpc::{Channel, Listen, RpcError, Server, Target, channel, memory};
+use groundplane_sandbox::{Action, DeviceOptions, DeviceState, FaultRule, Project, ProjectOptions, Sandbox};
+use pretty_assertions::assert_eq;
+use tempfile::TempDir;
+
+const LIST: (&str, &str) = ("GET", "/projects/{pid}/devices");
+
+/// A running service, and its client.
+#[derive(Clone)]
+struct Instances {
+    context: Context,
+    client: InstancesServiceClient<Channel>,
+}
+
+impl Instances {
+    async fn start(config: &CloudConfig) -> Self {
+        let context = Context::new();
+        let cloud = connect(config, &context).unwrap();
+        let routes = start(Config::default(), cloud, &context).await.unwrap();
+        let (listener, connector) = memory();
+        let server = Server::new("instances", &context)
+            .routes(routes)
+            .listen(Listen::Memory(listener));
+        server.start().await.unwrap();
+        let channel = channel(&Target::Memory(connector), None).unwrap();
+        let channel = channel.describe(groundplane_proto::FILE_DESCRIPTOR_SET).unwrap();
+        Self {
+            context,
+            client: InstancesServiceClient::new(channel),
+        }
+    }
+
+    async fn resolve(&self, request: proto::ResolveRequest) -> Result<proto::Machine, RpcError> {
+        let answer = self
+            .client
+            .clone()
+            .resolve(request)
+            .await
+            .map_err(RpcError::from)?
+            .into_inner();
+        assert!(answer.read_at.is_some());
+        Ok(answer.machine.unwrap())
+    }
+
+    async fn by_id(&self, provider_id: &str) -> Result<proto::Machine, RpcError> {
+        self.resolve(proto::ResolveRequest {
+            provider_id: provider_id.to_owned(),
+            ..proto::ResolveRequest::default()
+        })
+        .await
+    }
+
+    async fn by_name(&self, node: &str) -> Result<proto::Machine, RpcError> {
+        self.resolve(proto::ResolveRequest {
+            node: node.to_owned(),
+            ..proto::ResolveRequest::default()
+        })
+        .await
+    }
+
+    async fn fresh(&self, provider_id: &str) -> Result<proto::Machine, RpcError> {
+        let provider_id = provider_id.to_owned();
+        self.resolve(proto::ResolveRequest {
+            provider_id,
+            fresh: true,
+            ..proto::ResolveRequest::default()
+        })
+        .await
+    }
+}
+
+/// A cloud with one project.
+struct World {
+    project: Project,
+    dir: TempDir,
+    _sandbox: Sandbox,
+}
+
+impl World {
+    async fn new() -> Self {
+        let sandbox = Sandbox::start().await;
+        let project = sandbox.project(ProjectOptions::default());
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("token"), project.token()).unwrap();
+        Self {
+            project,
+            dir,
+            _sandbox: sandbox,
+        }
+    }
+
+    async fn process(&self) -> Instances {
+        let equinix = EquinixConfig {
+            base_url: self.project.base_url().to_owned(),
+            api_token_file: Some(SecretFile::new(self.dir.path().join("token"))),
+            project_id: self.project.id().to_string(),
+            metro: "sv".to_owned(),
+            page_size: 10,
+            request_timeout: std::time::Duration::from_secs(2),
+            ..EquinixConfig::default()
+        };
+        Instances::start(&CloudConfig {
+            driver: DriverName::Equinix,
+            equinix,
+            ..CloudConfig::default()
+        })
+        .await
+    }
+
+    fn add(&self, name: &str) -> String {
+        format!(
+            "equinixmetal://{}",
+            self.project.add_device(DeviceOptions::named(name))
+        )
+    }
+
+    fn lists(&self, mark: u64) -> usize {
+        self.project.journal().calls(mark, LIST.0, LIST.1).len()
+    }
+}
+
+fn said(error: &RpcError) -> (ErrorKind, &str) {
+    (error.kind, error.reason.as_str())
+}
+
+/// E12 (part): a new node is found by its host name, and gets what the cloud knows.
+#[tokio::test]
+async fn a_new_node_is_found_by_its_name() {
+    let world = World::new().await;
+    let id = world.add("n1");
+    let machine = world.process().await.by_name("n1").await.unwrap();
+    assert_eq!(
+        (machine.provider_id.as_str(), machine.hostname.as_str()),
+        (id.as_str(), "n1")
+    );
+    assert_eq!(
+        (machine.power(), machine.region.is_empty()),
+        (proto::PowerState::On, false)
+    );
+    assert!(!machine.instance_type.is_empty());
+    let kinds: BTreeSet<_> = machine
+        .addresses
+        .iter()
+        .map(proto::MachineAddress::r#type)
+        .collect();
+    assert!(kinds.contains(&proto::AddressType::InternalIp), "{machine:?}");
+}
+
+#[tokio::test]
+async fn a_node_whose_name_the_cloud_does_not_know_is_found_by_its_address() {
+    let world = World::new().await;
+    let device = world.project.add_device(DeviceOptions::named("n1"));
+    let address = world.project.own_ipv4(device, false).unwrap().to_string();
+    let request = proto::ResolveRequest {
+        node: "other".to_owned(),
+        addresses: vec![address],
+        ..proto::ResolveRequest::default()
+    };
+    let machine = world.process().await.resolve(request).await.unwrap();
+    assert_eq!(machine.provider_id, format!("equinixmetal://{device}"));
+}
+
+/// E13: all three forms of a provider id.
+#[tokio::test]
+async fn each_form_of_a_provider_id_finds_the_machine() {
+    let world = World::new().await;
+    let id = world.add("n1");
+    let bare = id.trim_start_matches("equinixmetal://");
+    let instances = world.process().await;
+    for form in [id.clone(), format!("packet://{bare}"), bare.to_owned()] {
+        assert_eq!(instances.by_id(&form).await.unwrap().provider_id, id, "{form}");
+    }
+}
+
+/// E14, E22: what is foreign, malformed or unknown is told apart.
+#[tokio::test]
+async fn foreign_malformed_and_unknown_are_told_apart() {
+    let world = World::new().await;
+    let instances = world.process().await;
+    let error = instances.by_id("aws:///eu-west-1/i-1").await.unwrap_err();
+    assert_eq!(said(&error), (ErrorKind::Precondition, "FOREIGN"));
+    let error = instances.by_id("a://b://c").await.unwrap_err();
+    assert_eq!(said(&error), (ErrorKind::Invalid, "PROVIDER_ID_SYNTAX"));
+    let error = instances
+        .by_id("equinixmetal://11111111-1111-4111-8111-111111111111")
+        .await
+        .unwrap_err();
+    assert_eq!(said(&error), (ErrorKind::NotFound, "MACHINE_NOT_FOUND"));
+    assert_eq!(instances.by_name("").await.unwrap_err().kind, ErrorKind::Invalid);
+}
+
+/// E15: machines beyond the first page are found, all of them with one list.
+#[tokio::test]
+async fn machines_of_every_page_are_found_with_one_list() {
+    let world = World::new().await;
+    world
+        .project
+        .add_devices_with(35, |number| DeviceOptions::named(format!("n{number}")));
+    let instances = world.process().await;
+    let names: Vec<_> = (0..35).map(|number| format!("n{number}")).collect();
+    for name in &names {
+        assert_eq!(instances.by_name(name).await.unwrap().hostname, *name);
+    }
+    assert!(
+        world.lists(0) <= 8,
+        "at most two lists of four pages: {}",
+        world.lists(0)
+    );
+    let (mut seen, mut token) = (BTreeSet::new(), String::new());
+    loop {
+        let request = proto::ListMachinesRequest {
+            page_size: 10,
+            page_token: token,
+            fresh: false,
+        };
+        let page = instances
+            .client
+            .clone()
+            .list_machines(request)
+            .await
+            .unwrap()
+            .into_inner();
+        assert!(page.machines.len() <= 10);
+        seen.extend(page.machines.into_iter().map(|machine| machine.provider_id));
+        token = page.next_page_token;
+        if token.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(seen.len(), 35);
+}
+
+#[tokio::test]
+async fn a_name_that_two_machines_have_is_ambiguous() {
+    let world = World::new().await;
+    let ids = BTreeSet::from([world.add("twin"), world.add("twin")]);
+    let error = world.process().await.by_name("twin").await.unwrap_err();
+    assert_eq!(said(&error), (ErrorKind::Precondition, "AMBIGUOUS"));
+    let told: BTreeSet<_> = error.metadata["provider_ids"]
+        .split(',')
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(told, ids);
+}
+
+/// E18 (part): a machine that is gone is NOT_FOUND by a list that began after the request, whatever was cached.
+#[tokio::test]
+async fn a_machine_that_is_gone_is_not_found_by_a_fresh_list() {
+    let world = World::new().await;
+    let device = world.project.add_device(DeviceOptions::named("n1"));
+    let id = format!("equinixmetal://{device}");
+    let instances = world.process().await;
+    instances.by_id(&id).await.unwrap();
+    world.project.remove_device(device);
+    instances.by_id(&id).await.expect("from the cache");
+    assert_eq!(
+        said(&instances.fresh(&id).await.unwrap_err()),
+        (ErrorKind::NotFound, "MACHINE_NOT_FOUND")
+    );
+}
+
+/// E19 (part): a machine that is switched off is off, and on again later.
+#[tokio::test]
+async fn power_is_told() {
+    let world = World::new().await;
+    let device = world.project.add_device(DeviceOptions::named("n1"));
+    let id = format!("equinixmetal://{device}");
+    let instances = world.process().await;
+    for (state, power) in [
+        (DeviceState::Inactive, proto::PowerState::Off),
+        (DeviceState::Active, proto::PowerState::On),
+    ] {
+        world.project.set_state(device, state);
+        assert_eq!(instances.fresh(&id).await.unwrap().power(), power);
+    }
+}
+
+/// E20: an error of the cloud, or half an answer, is never absence.
+#[tokio::test]
+async fn an_error_of_the_cloud_is_not_absence() {
+    let world = World::new().await;
+    let id = world.add("n1");
+    let instances = world.process().await;
+    instances.by_id(&id).await.unwrap();
+    for action in [
+        Action::status(500),
+        Action::status(404),
+        Action::HalfBody,
+        Action::MalformedJson,
+        Action::DropBefore,
+    ] {
+        let name = action.name();
+        world.project.fault(FaultRule::on(LIST.0, LIST.1, action));
+        let error = instances.fresh(&id).await.unwrap_err();
+        assert_ne!(error.kind, ErrorKind::NotFound, "{name}");
+        world.project.clear_faults();
+    }
+    instances.fresh(&id).await.unwrap();
+}
+
+/// E87 (part): a cloud that never answers is an error in time.
+#[tokio::test]
+async fn a_hanging_cloud_is_an_error() {
+    let world = World::new().await;
+    let id = world.add("n1");
+    let instances = world.process().await;
+    world.project.fault(FaultRule::on(LIST.0, LIST.1, Action::Hang));
+    assert!(instances.fresh(&id).await.unwrap_err().kind.is_retryable());
+}
+
+/// E85 (part): 500 fresh requests at once share their lists, and nodes that nobody knows cost no list each.
+#[tokio::test]
+async fn requests_at_once_share_a_list() {
+    let world = World::new().await;
+    let id = world.add("n1");
+    let instances = world.process().await;
+    instances.context.health.ready().await;
+    let mark = world.project.journal().mark();
+    let calls = (0..500).map(|_| instances.fresh(&id));
+    for machine in futures::future::join_all(calls).await {
+        machine.unwrap();
+    }
+    let lists = world.lists(mark);
+    assert!((1..=20).contains(&lists), "{lists} lists");
+    let mark = world.project.journal().mark();
+    let strangers: Vec<_> = (0..100).map(|number| format!("stranger-{number}")).collect();
+    for answer in futures::future::join_all(strangers.iter().map(|name| instances.by_name(name))).await {
+        assert_eq!(answer.unwrap_err().kind, ErrorKind::NotFound);
+    }
+    assert!(world.lists(mark) <= 1, "{} lists", world.lists(mark));
+}
+
+/// E89 (part): the service starts without the cloud, says so, and is ready once the cloud is back.
+#[tokio::test]
+async fn a_cloud_that_is_away_at_the_start_is_waited_for() {
+    let world = World::new().await;
+    world.add("n1");
+    world
+        .project
+        .fault(FaultRule::on(LIST.0, LIST.1, Action::status(500)));
+    let instances = world.process().await;
+    assert!(instances.by_name("n1").await.unwrap_err().kind.is_retryable());
+    assert!(!instances.context.health.is_ready());
+    world.project.clear_faults();
+    instances.context.health.ready().await;
+    instances.by_name("n1").await.unwrap();
+}
+
+#[tokio::test]
+async fn without_a_list_the_machine_is_what_its_node_says() {
+    let instances = Instances::start(&CloudConfig::default()).await;
+    instances.context.health.ready().await;
+    let machine = instances.by_name("n1").await.unwrap();
+    assert_eq!(
+        (machine.provider_id.as_str(), machine.power()),
+        ("static://n1", proto::PowerState::On)
+    );
+    assert_eq!(machine.addresses, []);
+    assert_eq!(
+        instances.fresh("static://other").await.unwrap().provider_id,
+        "static://other"
+    );
+    assert_eq!(
+        said(&instances.by_id("aws://i-1").await.unwrap_err()),
+        (ErrorKind::Precondition, "FOREIGN")
+    );
+}
+
+/// A list that a person keeps proves nothing: a machine that is not on it is left alone, never NOT_FOUND.
+#[tokio::test]
+async fn a_list_kept_by_hand_is_no_proof_of_absence() {
+    let machine = StaticMachine {
+        name: "n1".to_owned(),
+        ..StaticMachine::default()
+    };
+    let fixed = StaticConfig {
+        machines: vec![machine],
+        ..StaticConfig::default()
+    };
+    let instances = Instances::start(&CloudConfig {
+        fixed,
+        ..CloudConfig::default()
+    })
+    .await;
+    assert_eq!(instances.by_name("n1").await.unwrap().provider_id, "static://n1");
+    for error in [
+        instances.by_name("n2").await.unwrap_err(),
+        instances.fresh("static://n2").await.unwrap_err(),
+    ] {
+        assert_eq!(said(&error), (ErrorKind::Precondition, "FOREIGN"));
+        assert_eq!(error.metadata["detail"], "UNLISTED");
+    }
+}
+
+#[tokio::test]
+async fn routes_are_unimplemented() {
+    let instances = Instances::start(&CloudConfig::default()).await;
+    let status = instances
+        .client
+        .clone()
+        .list_routes(proto::ListRoutesRequest::default())
+        .await
+        .unwrap_err();
+    assert_eq!(status.code(), tonic::Code::Unimplemented);
+}
