@@ -5,6 +5,7 @@
 //!   kube_api    a real Kubernetes API; every test gets a Corner of it
 //!   jaeger      a real Jaeger, which is asked for the spans it got
 //!   demo        the story that `make demo` tells
+//!   bench       what `make bench` measures
 //!   groundplane the binary under test, as a process
 //!   chart       the Helm chart, rendered, and its roles granted
 //!   world       a corner of a cluster with groundplane at work in it
@@ -17,6 +18,7 @@
 //! Nothing depends on the async runtime that it was started from: a test process runs one runtime per test, and shares
 //! one API server among them.
 
+pub mod bench;
 pub mod chart;
 pub mod demo;
 pub mod eventually;
