@@ -24,6 +24,8 @@ use serde_json::Value;
 pub(crate) use client::connect;
 pub use client::ConnectError;
 pub(crate) use events::{Event, EventKind, Events};
+#[cfg(test)]
+pub(crate) use events::Recorded;
 pub(crate) use identity::ClusterIdentity;
 pub(crate) use index::{Change, Index};
 pub(crate) use leader::{Leader, identity};

@@ -31,6 +31,8 @@ mod queue;
 mod readiness;
 mod selector;
 mod start;
+#[cfg(test)]
+mod testing;
 
 pub use clients::Channels;
 pub use cluster::ConnectError;

@@ -14,7 +14,7 @@ use crate::cluster::objects::Key;
 const ERRORS: Backoff = Backoff { first: Duration::from_secs(5), longest: Duration::from_secs(300) };
 
 /// After lost races: what won is about to be seen.
-const CONFLICTS: Backoff = Backoff { first: Duration::from_millis(20), longest: Duration::from_secs(5) };
+const CONFLICTS: Backoff = Backoff { first: Duration::from_millis(20), longest: Duration::from_millis(500) };
 
 /// How the work on a key has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

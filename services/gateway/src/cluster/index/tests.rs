@@ -1,1 +1,116 @@
+use pretty_assertions::assert_eq;
+use serde_json::json;
 
+use super::*;
+use crate::cluster::objects::NodeObject;
+
+fn node(name: &str, uid: &str, version: &str, provider_id: &str) -> NodeObject {
+    serde_json::from_value(json!({
+        "metadata": { "name": name, "uid": uid, "resourceVersion": version },
+        "spec": { "providerID": provider_id },
+    }))
+    .unwrap()
+}
+
+fn provider(index: &Index<NodeObject>, name: &str) -> Option<String> {
+    index.get(&Key::cluster_wide(name)).map(|node| node.provider_id.to_string())
+}
+
+#[test]
+fn a_change_of_what_we_read_is_told_and_a_heartbeat_is_not() {
+    let index = Index::new(1);
+    assert!(index.apply(node("a", "1", "1", "")).is_some());
+    assert!(index.apply(node("a", "1", "2", "")).is_none());
+    assert_eq!(&*index.get(&Key::cluster_wide("a")).unwrap().version, "2");
+    let change = index.apply(node("a", "1", "3", "x")).unwrap();
+    assert_eq!((&*change.before.unwrap().version, &*change.after.unwrap().version), ("2", "3"));
+}
+
+/// The next look sees what the last one wrote, and the watch that comes later wakes nobody.
+#[test]
+fn our_own_write_is_seen_at_once_and_wakes_nobody() {
+    let index = Index::new(1);
+    index.apply(node("a", "1", "1", ""));
+    index.fold(node("a", "1", "3", "x"));
+    assert_eq!(provider(&index, "a").as_deref(), Some("x"));
+    assert!(index.apply(node("a", "1", "2", "")).is_none(), "older than our write");
+    assert!(index.apply(node("a", "1", "3", "x")).is_none(), "our write");
+    assert_eq!(provider(&index, "a").as_deref(), Some("x"));
+    assert!(index.apply(node("a", "1", "4", "y")).is_some());
+}
+
+/// Versions are compared as numbers: 9 is older than 10.
+#[test]
+fn versions_are_numbers() {
+    let index = Index::new(1);
+    index.apply(node("a", "1", "9", ""));
+    index.fold(node("a", "1", "10", "x"));
+    assert_eq!(provider(&index, "a").as_deref(), Some("x"));
+}
+
+#[test]
+fn a_late_answer_brings_nothing_back() {
+    let index = Index::new(1);
+    index.apply(node("a", "1", "1", ""));
+    index.delete(&node("a", "1", "2", ""));
+    index.fold(node("a", "1", "3", "x"));
+    assert_eq!(provider(&index, "a"), None);
+    // Made anew under the same name: an answer about the old one does not replace it.
+    index.apply(node("a", "2", "4", "new"));
+    index.fold(node("a", "1", "5", "old"));
+    assert_eq!(provider(&index, "a").as_deref(), Some("new"));
+}
+
+#[test]
+fn an_object_made_anew_replaces_the_old_one_whatever_its_version() {
+    let index = Index::new(1);
+    index.apply(node("a", "1", "9", "same"));
+    let change = index.apply(node("a", "2", "3", "same")).unwrap();
+    assert_eq!(&*change.after.unwrap().uid, "2");
+}
+
+#[test]
+fn what_a_list_lacks_is_gone_and_what_it_has_is_compared() {
+    let index = Index::new(1);
+    for (name, provider_id) in [("a", ""), ("b", ""), ("c", "")] {
+        index.apply(node(name, "1", "1", provider_id));
+    }
+    index.fold(node("c", "1", "9", "ours"));
+    let listed = vec![node("a", "1", "1", ""), node("c", "1", "5", ""), node("d", "1", "5", "")];
+    let mut changes: Vec<_> = index
+        .reset("", listed, true)
+        .into_iter()
+        .map(|change| (change.key.to_string(), change.after.is_some()))
+        .collect();
+    changes.sort();
+    assert_eq!(changes, [("b".to_owned(), false), ("d".to_owned(), true)]);
+    assert_eq!(provider(&index, "c").as_deref(), Some("ours"), "a list is older than our write");
+}
+
+#[test]
+fn each_scope_resets_its_own() {
+    let service = |namespace: &str| -> crate::cluster::objects::ServiceObject {
+        serde_json::from_value(json!({ "metadata": { "name": "s", "namespace": namespace, "uid": namespace } }))
+            .unwrap()
+    };
+    let index = Index::new(2);
+    index.reset("a", vec![service("a")], true);
+    assert!(!index.is_synced());
+    index.reset("b", vec![service("b")], true);
+    assert!(index.is_synced());
+    index.reset("a", vec![], false);
+    assert_eq!(index.all().iter().map(|s| s.key.to_string()).collect::<Vec<_>>(), ["b/s"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn age_counts_from_when_the_first_watch_broke() {
+    let index: Index<NodeObject> = Index::new(1);
+    let scope: Arc<str> = "".into();
+    assert_eq!(index.age(), Duration::ZERO);
+    index.broke(&scope);
+    tokio::time::advance(Duration::from_secs(7)).await;
+    index.broke(&scope);
+    assert_eq!(index.age(), Duration::from_secs(7));
+    index.works(&scope);
+    assert_eq!(index.age(), Duration::ZERO);
+}

@@ -1,0 +1,143 @@
+use groundplane_proto::bgp::v1::{EnsureMachineResponse, Peer};
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+use super::*;
+use crate::config::Config;
+use crate::testing::{World, fresh_node, rpc_error, settled_node};
+
+fn answer(addresses: &[&str]) -> EnsureMachineResponse {
+    let peer = |address: &&str| Peer {
+        peer_address: (*address).to_owned(),
+        peer_asn: 65530,
+        local_asn: 65000,
+        source_address: "10.0.0.1".into(),
+        ..Peer::default()
+    };
+    EnsureMachineResponse { peers: addresses.iter().map(peer).collect(), ..EnsureMachineResponse::default() }
+}
+
+fn controller(world: &World) -> BgpController {
+    BgpController::new(Arc::clone(&world.gateway))
+}
+
+/// E24, E29: one patch; when it is looked at again, none, and what the node says goes with the question.
+#[tokio::test]
+async fn peers_are_written_once() {
+    let world = World::new(Config::default());
+    let key = world.node(settled_node("n", "True"));
+    world.bgp.answer("n", Ok(answer(&["169.254.255.1"])));
+    let first = controller(&world);
+    assert_eq!(first.due(), [key.clone()]);
+    assert_eq!(first.reconcile(&key).await, Outcome::Done);
+    assert_eq!(world.api.calls(), ["PATCH /api/v1/nodes/n"]);
+    assert!(first.due().is_empty());
+    assert!(world.bgp.asked()[0].known_peers.is_empty());
+    // A restart: nothing is remembered, everything is asked, nothing is written.
+    let second = controller(&world);
+    assert_eq!(second.due(), [key.clone()]);
+    assert_eq!(second.reconcile(&key).await, Outcome::Done);
+    assert!(world.api.calls().is_empty());
+    let asked = world.bgp.asked();
+    assert_eq!(asked[0].known_peers, answer(&["169.254.255.1"]).peers);
+    assert_eq!(asked[0].addresses, ["10.0.0.1"]);
+    assert!(!asked[0].fresh);
+}
+
+/// E28: nodes that are not selected, not initialised, or have no provider id are not asked for.
+#[tokio::test]
+async fn only_selected_nodes_of_ours_are_asked_for() {
+    let world = World::new(Config { bgp_node_selector: "role=edge".into(), ..Config::default() });
+    let worker = world.node(settled_node("worker", "True"));
+    let fresh = world.node(fresh_node("fresh"));
+    let mut edge = settled_node("edge", "True");
+    edge["metadata"]["labels"]["role"] = json!("edge");
+    let edge = world.node(edge);
+    let controller = controller(&world);
+    assert_eq!(controller.due(), [edge.clone()]);
+    for key in [worker, fresh, edge] {
+        assert_eq!(controller.reconcile(&key).await, Outcome::Done);
+    }
+    let asked: Vec<_> = world.bgp.asked().into_iter().map(|request| request.node).collect();
+    assert_eq!(asked, ["edge"]);
+}
+
+/// Where nobody wants BGP, it is quiet.
+#[tokio::test]
+async fn bgp_that_is_off_is_quiet() {
+    let mut world = World::new(Config::default());
+    let key = world.node(settled_node("n", "True"));
+    world.bgp.answer("n", Err(rpc_error(ErrorKind::Precondition, BGP_OFF)));
+    let controller = controller(&world);
+    assert_eq!(controller.reconcile(&key).await, Outcome::Done);
+    assert!(world.api.calls().is_empty() && world.events.take().is_empty());
+    assert!(controller.due().is_empty(), "asked again with the next look at the cloud, not before");
+    assert_eq!(controller.all(), [key]);
+}
+
+/// E32: what is pending is asked for again, and what is there is kept meanwhile.
+#[tokio::test]
+async fn what_is_pending_is_asked_for_again() {
+    let world = World::new(Config::default());
+    let key = world.node(settled_node("n", "True"));
+    world.bgp.answer("n", Ok(EnsureMachineResponse { pending: true, ..answer(&[]) }));
+    let controller = controller(&world);
+    assert_eq!(controller.reconcile(&key).await, Outcome::After(PENDING));
+    world.bgp.answer("n", Ok(answer(&["169.254.255.1"])));
+    assert_eq!(controller.reconcile(&key).await, Outcome::Done);
+    assert_eq!(world.api.calls().len(), 1);
+}
+
+/// E33: what somebody else takes away is found in the cache, and written again.
+#[tokio::test]
+async fn annotations_that_were_taken_away_come_back() {
+    let world = World::new(Config::default());
+    let key = world.node(settled_node("n", "True"));
+    world.bgp.answer("n", Ok(answer(&["169.254.255.1"])));
+    let controller = controller(&world);
+    controller.reconcile(&key).await;
+    let mut node = world.api.get("/api/v1/nodes/n").unwrap();
+    node["metadata"]["annotations"].as_object_mut().unwrap().remove("metal.equinix.com/bgp-peers-0-peer-ip");
+    world.api.put("/api/v1/nodes", node);
+    world.catch_up(&key);
+    assert_eq!(controller.due(), [key.clone()]);
+    world.api.calls();
+    assert_eq!(controller.reconcile(&key).await, Outcome::Done);
+    assert_eq!(world.api.calls().len(), 1);
+    let node = world.api.get("/api/v1/nodes/n").unwrap();
+    assert_eq!(node["metadata"]["annotations"]["metal.equinix.com/bgp-peers-0-peer-ip"], "169.254.255.1");
+}
+
+/// A cloud that is away is asked again; what it refuses for good is told.
+#[tokio::test]
+async fn failures_are_tried_again_and_told() {
+    let mut world = World::new(Config::default());
+    let key = world.node(settled_node("n", "True"));
+    for (kind, told) in [(ErrorKind::Unavailable, false), (ErrorKind::Denied, true)] {
+        world.bgp.answer("n", Err(rpc_error(kind, "X")));
+        let outcome = controller(&world).reconcile(&key).await;
+        assert_eq!(outcome, Outcome::Failed(Duration::ZERO));
+        assert_eq!(!world.events.take().is_empty(), told);
+    }
+    assert!(world.api.calls().is_empty());
+}
+
+/// A node is looked at when something changes that the answer depends on, and not when it only beats its heart.
+#[tokio::test]
+async fn only_changes_that_matter_wake() {
+    let world = World::new(Config::default());
+    let key = world.node(settled_node("n", "True"));
+    let before = world.gateway.cluster.nodes.get(&key).unwrap();
+    let mut after = (*before).clone();
+    after.ready = crate::cluster::objects::Ready::No;
+    let change = |after: &NodeObject| Change {
+        key: key.clone(),
+        before: Some(Arc::clone(&before)),
+        after: Some(Arc::new(after.clone())),
+    };
+    changed(&world.gateway, &change(&after));
+    assert_eq!(world.gateway.queues.bgp.depth().ready, 0);
+    after.labels = [("role", "edge")].into_iter().collect();
+    changed(&world.gateway, &change(&after));
+    assert_eq!(world.gateway.queues.bgp.depth().ready, 1);
+}

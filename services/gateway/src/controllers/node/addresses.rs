@@ -1,0 +1,180 @@
+//! Which addresses a node is to have. Pure.
+//!
+//! The cloud's list, in its order; kubelet's `Hostname` behind it where the cloud has none. Where kubelet was given
+//! `--node-ip`, those addresses come first, and others of their type are left out.
+
+use std::net::IpAddr;
+
+use groundplane_core::Family;
+
+use crate::cluster::objects::{AddressType, NodeAddress};
+
+/// Why a node cannot get its addresses.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum AddressError {
+    /// kubelet's annotation is neither one address nor one of each family.
+    #[error(
+        "`{0}` in annotation alpha.kubernetes.io/provided-node-ip is neither an address nor one address of each family; \
+         correct --node-ip of kubelet"
+    )]
+    Provided(String),
+    /// kubelet reports an address that the machine does not have.
+    #[error("the machine has no address {0}, which kubelet was given by --node-ip; it has {1}")]
+    NotThere(IpAddr, String),
+}
+
+/// The addresses that a node is to have; `None`: those that it has, since the cloud knows none.
+pub(crate) fn wanted(
+    reported: &[NodeAddress],
+    provided: Option<&str>,
+    machine: &[NodeAddress],
+) -> Result<Option<Vec<NodeAddress>>, AddressError> {
+    let provided = provided.map(parse).transpose()?.unwrap_or_default();
+    if machine.is_empty() {
+        return Ok(None);
+    }
+    let mut list = machine.to_vec();
+    if !list.iter().any(|address| address.kind == AddressType::Hostname) {
+        list.extend(reported.iter().filter(|address| address.kind == AddressType::Hostname).cloned());
+    }
+    let mut chosen: Vec<NodeAddress> = Vec::with_capacity(list.len());
+    for ip in &provided {
+        let before = chosen.len();
+        chosen.extend(list.iter().filter(|address| is(address, *ip)).cloned());
+        if chosen.len() == before {
+            return Err(AddressError::NotThere(*ip, texts(machine)));
+        }
+    }
+    let matched: Vec<AddressType> = chosen.iter().map(|address| address.kind.clone()).collect();
+    chosen.extend(list.into_iter().filter(|address| !matched.contains(&address.kind)));
+    let mut unique: Vec<NodeAddress> = Vec::with_capacity(chosen.len());
+    for address in chosen {
+        if !unique.contains(&address) {
+            unique.push(address);
+        }
+    }
+    Ok(Some(unique))
+}
+
+/// Is it this IP address, however it is written?
+fn is(address: &NodeAddress, ip: IpAddr) -> bool {
+    address.address.parse::<IpAddr>().is_ok_and(|other| other.to_canonical() == ip)
+}
+
+fn texts(addresses: &[NodeAddress]) -> String {
+    let texts: Vec<&str> = addresses.iter().map(|address| &*address.address).collect();
+    texts.join(", ")
+}
+
+/// Reads kubelet's annotation: one address, or one of each family, comma separated.
+pub(crate) fn parse(text: &str) -> Result<Vec<IpAddr>, AddressError> {
+    let error = || AddressError::Provided(text.to_owned());
+    let addresses = text
+        .split(',')
+        .map(|part| part.trim().parse::<IpAddr>().map(|ip| ip.to_canonical()).map_err(|_| error()))
+        .collect::<Result<Vec<_>, _>>()?;
+    let fine = match addresses[..] {
+        [one] => !one.is_unspecified(),
+        [one, other] => {
+            Family::of(one) != Family::of(other) && !one.is_unspecified() && !other.is_unspecified()
+        }
+        _ => false,
+    };
+    if fine { Ok(addresses) } else { Err(error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use AddressType::{ExternalDns, ExternalIp, Hostname, InternalIp};
+
+    fn list(addresses: &[(AddressType, &str)]) -> Vec<NodeAddress> {
+        addresses
+            .iter()
+            .map(|(kind, address)| NodeAddress { kind: kind.clone(), address: (*address).into() })
+            .collect()
+    }
+
+    /// N1: exactly the cloud's addresses, in its order.
+    #[test]
+    fn the_clouds_order_is_kept() {
+        let machine = list(&[(Hostname, "m"), (InternalIp, "10.0.0.1"), (ExternalIp, "192.0.2.1")]);
+        let reported = list(&[(Hostname, "node"), (InternalIp, "10.9.9.9")]);
+        assert_eq!(wanted(&reported, None, &machine), Ok(Some(machine)));
+    }
+
+    /// N2: kubelet's `Hostname` goes last where the cloud has none.
+    #[test]
+    fn kubelets_hostname_is_kept_where_the_cloud_has_none() {
+        let machine = list(&[(InternalIp, "10.0.0.1")]);
+        let reported = list(&[(Hostname, "node"), (InternalIp, "10.9.9.9")]);
+        let expected = list(&[(InternalIp, "10.0.0.1"), (Hostname, "node")]);
+        assert_eq!(wanted(&reported, None, &machine), Ok(Some(expected)));
+    }
+
+    #[test]
+    fn a_cloud_that_knows_none_leaves_the_node_what_it_reports() {
+        assert_eq!(wanted(&list(&[(InternalIp, "10.0.0.1")]), Some("10.0.0.1"), &[]), Ok(None));
+    }
+
+    /// N7: what is no address is an error, and so is a pair of one family.
+    #[test]
+    fn an_annotation_that_is_no_address_is_an_error() {
+        let machine = list(&[(InternalIp, "10.0.0.1")]);
+        for text in ["invalid-ip", "", "10.0.0.1,10.0.0.2", "10.0.0.1,::", "0.0.0.0", "10.0.0.1,2001:db8::1,10.0.0.1"] {
+            assert_eq!(
+                wanted(&[], Some(text), &machine),
+                Err(AddressError::Provided(text.to_owned())),
+                "{text}"
+            );
+        }
+    }
+
+    /// N8: an address that the machine does not have is an error.
+    #[test]
+    fn an_annotated_address_that_the_machine_lacks_is_an_error() {
+        let machine = list(&[(InternalIp, "10.0.0.1")]);
+        let error = wanted(&[], Some("10.0.0.2"), &machine).unwrap_err();
+        assert_eq!(error, AddressError::NotThere("10.0.0.2".parse().unwrap(), "10.0.0.1".to_owned()));
+        assert!(wanted(&[], Some("10.0.0.1,2001:db8::1"), &machine).is_err(), "N26");
+    }
+
+    /// The annotated address comes first, and others of its type are left out; other types stay.
+    #[test]
+    fn the_annotated_address_comes_first() {
+        let machine = list(&[
+            (InternalIp, "10.0.0.1"),
+            (InternalIp, "10.0.0.2"),
+            (ExternalIp, "192.0.2.1"),
+            (ExternalDns, "m.example"),
+        ]);
+        let expected = list(&[(InternalIp, "10.0.0.2"), (ExternalIp, "192.0.2.1"), (ExternalDns, "m.example")]);
+        assert_eq!(wanted(&[], Some("10.0.0.2"), &machine), Ok(Some(expected)));
+    }
+
+    /// N23: the same address as two types is kept as both.
+    #[test]
+    fn one_address_of_two_types_is_kept_as_both() {
+        let machine = list(&[(InternalIp, "192.0.2.1"), (ExternalIp, "192.0.2.1"), (InternalIp, "10.0.0.1")]);
+        let expected = list(&[(InternalIp, "192.0.2.1"), (ExternalIp, "192.0.2.1")]);
+        assert_eq!(wanted(&[], Some("192.0.2.1"), &machine), Ok(Some(expected)));
+    }
+
+    /// N27: the order of the annotation decides about the primary family; an IPv6 address keeps the cloud's spelling.
+    #[test]
+    fn the_annotation_decides_about_the_primary_family() {
+        let machine = list(&[(InternalIp, "10.0.0.1"), (InternalIp, "2001:DB8::0:1"), (InternalIp, "10.0.0.3")]);
+        let expected = list(&[(InternalIp, "2001:DB8::0:1"), (InternalIp, "10.0.0.1")]);
+        assert_eq!(wanted(&[], Some("2001:db8::1,10.0.0.1"), &machine), Ok(Some(expected)));
+    }
+
+    /// N31: what was written once is wanted again.
+    #[test]
+    fn a_dual_stack_node_settles() {
+        let machine = list(&[(InternalIp, "10.0.0.1"), (InternalIp, "2001:db8::1")]);
+        let reported = list(&[(InternalIp, "10.0.0.1"), (Hostname, "node")]);
+        let first = wanted(&reported, Some("10.0.0.1,2001:db8::1"), &machine).unwrap().unwrap();
+        let second = wanted(&first, Some("10.0.0.1,2001:db8::1"), &machine).unwrap().unwrap();
+        assert_eq!(first, second);
+    }
+}
