@@ -1,4 +1,10 @@
 //! The service in this process, with the cloud in a box behind the `equinix` driver, and with the `static` driver.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "test code outside of test functions"
+)]
 
 use std::collections::BTreeSet;
 
@@ -254,7 +260,7 @@ async fn a_name_that_two_machines_have_is_ambiguous() {
     assert_eq!(told, ids);
 }
 
-/// E18 (part): a machine that is gone is NOT_FOUND by a list that began after the request, whatever was cached.
+/// E18 (part): a machine that is gone is `NOT_FOUND` by a list that began after the request, whatever was cached.
 #[tokio::test]
 async fn a_machine_that_is_gone_is_not_found_by_a_fresh_list() {
     let world = World::new().await;
@@ -377,7 +383,7 @@ async fn without_a_list_the_machine_is_what_its_node_says() {
     );
 }
 
-/// A list that a person keeps proves nothing: a machine that is not on it is left alone, never NOT_FOUND.
+/// A list that a person keeps proves nothing: a machine that is not on it is left alone, never `NOT_FOUND`.
 #[tokio::test]
 async fn a_list_kept_by_hand_is_no_proof_of_absence() {
     let machine = StaticMachine {

@@ -282,7 +282,7 @@ async fn a_hanging_cloud_is_an_error_and_not_a_second_address() {
     assert_eq!(world.project.reservations().len(), 1);
 }
 
-/// E89 (part): the service starts without the cloud, says so, answers UNAVAILABLE, and is ready once the cloud is back.
+/// E89 (part): the service starts without the cloud, says so, answers `UNAVAILABLE`, and is ready once the cloud is back.
 #[tokio::test]
 async fn a_cloud_that_is_away_at_the_start_is_waited_for() {
     let world = World::new().await;

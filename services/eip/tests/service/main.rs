@@ -1,4 +1,10 @@
 //! The service in this process: with the cloud in a box behind the `equinix` driver, and with an ipam that answers as told.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "test code outside of test functions"
+)]
 
 mod cloud;
 mod pools;

@@ -1,0 +1,458 @@
+//! The service in this process, with the cloud in a box behind the `equinix` driver, and with the table of the `static` driver.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "test code outside of test functions"
+)]
+
+use groundplane_bgp::{Config, start};
+use groundplane_cloud::{
+    CloudConfig, DriverName, EquinixBgp, EquinixConfig, StaticBgp, StaticConfig, connect,
+};
+use groundplane_core::ErrorKind;
+use groundplane_proto::bgp::v1 as proto;
+use groundplane_proto::bgp::v1::bgp_service_client::BgpServiceClient;
+use groundplane_runtime::Context;
+use groundplane_runtime::config::SecretFile;
+use groundplane_runtime::grpc::{Channel, Listen, RpcError, Server, Target, channel, memory};
+use groundplane_sandbox::{
+    Action, BgpStatus, DeviceId, DeviceOptions, FaultRule, Project, ProjectOptions, Sandbox,
+};
+use pretty_assertions::assert_eq;
+use tempfile::TempDir;
+
+const ENABLE: (&str, &str) = ("POST", "/projects/{pid}/bgp-configs");
+const CREATE: (&str, &str) = ("POST", "/devices/{id}/bgp/sessions");
+const NEIGHBORS: (&str, &str) = ("GET", "/devices/{id}/bgp/neighbors");
+const PASSWORD: &str = "Secret1234567";
+
+/// A running service, and its client.
+#[derive(Clone)]
+struct Bgp {
+    context: Context,
+    client: BgpServiceClient<Channel>,
+}
+
+impl Bgp {
+    async fn start(config: &CloudConfig) -> Self {
+        let context = Context::new();
+        let cloud = connect(config, &context).unwrap();
+        let routes = start(Config::default(), cloud, &context).await.unwrap();
+        let (listener, connector) = memory();
+        let server = Server::new("bgp", &context)
+            .routes(routes)
+            .listen(Listen::Memory(listener));
+        server.start().await.unwrap();
+        let channel = channel(&Target::Memory(connector), None).unwrap();
+        let channel = channel.describe(groundplane_proto::FILE_DESCRIPTOR_SET).unwrap();
+        Self {
+            context,
+            client: BgpServiceClient::new(channel),
+        }
+    }
+
+    async fn project(&self) -> Result<proto::EnsureProjectResponse, RpcError> {
+        let answer = self
+            .client
+            .clone()
+            .ensure_project(proto::EnsureProjectRequest {})
+            .await;
+        Ok(answer.map_err(RpcError::from)?.into_inner())
+    }
+
+    async fn machine(
+        &self,
+        request: proto::EnsureMachineRequest,
+    ) -> Result<proto::EnsureMachineResponse, RpcError> {
+        Ok(self
+            .client
+            .clone()
+            .ensure_machine(request)
+            .await
+            .map_err(RpcError::from)?
+            .into_inner())
+    }
+}
+
+fn machine(device: DeviceId) -> proto::EnsureMachineRequest {
+    proto::EnsureMachineRequest {
+        provider_id: format!("equinixmetal://{device}"),
+        node: "n1".to_owned(),
+        ..proto::EnsureMachineRequest::default()
+    }
+}
+
+/// A cloud with one project.
+struct World {
+    project: Project,
+    dir: TempDir,
+    _sandbox: Sandbox,
+}
+
+impl World {
+    async fn new() -> Self {
+        Self::with(ProjectOptions::default()).await
+    }
+
+    async fn with(options: ProjectOptions) -> Self {
+        let sandbox = Sandbox::start().await;
+        let project = sandbox.project(options);
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("token"), project.token()).unwrap();
+        Self {
+            project,
+            dir,
+            _sandbox: sandbox,
+        }
+    }
+
+    fn config(&self) -> CloudConfig {
+        let equinix = EquinixConfig {
+            base_url: self.project.base_url().to_owned(),
+            api_token_file: Some(SecretFile::new(self.dir.path().join("token"))),
+            project_id: self.project.id().to_string(),
+            metro: "sv".to_owned(),
+            request_timeout: std::time::Duration::from_secs(2),
+            bgp: EquinixBgp {
+                enabled: true,
+                ..EquinixBgp::default()
+            },
+            ..EquinixConfig::default()
+        };
+        CloudConfig {
+            driver: DriverName::Equinix,
+            equinix,
+            ..CloudConfig::default()
+        }
+    }
+
+    async fn process(&self) -> Bgp {
+        Bgp::start(&self.config()).await
+    }
+
+    fn device(&self) -> DeviceId {
+        self.project.add_device(DeviceOptions::named("n1"))
+    }
+
+    fn calls(&self, mark: u64, (method, route): (&str, &str)) -> usize {
+        self.project.journal().calls(mark, method, route).len()
+    }
+}
+
+/// A project that speaks BGP already, as others set it up.
+fn enabled() -> ProjectOptions {
+    ProjectOptions {
+        asn: Some(64_999),
+        md5: Some(PASSWORD.to_owned()),
+        ..ProjectOptions::default()
+    }
+}
+
+/// E23: five hundred at once switch BGP on once.
+#[tokio::test]
+async fn a_project_is_switched_on_once() {
+    let world = World::new().await;
+    let bgp = world.process().await;
+    for answer in futures::future::join_all((0..500).map(|_| bgp.project())).await {
+        let answer = answer.unwrap();
+        assert_eq!(
+            (answer.enabled, answer.local_asn, answer.pending),
+            (true, 65_000, false)
+        );
+    }
+    assert_eq!(world.calls(0, ENABLE), 1);
+    assert_eq!(world.process().await.project().await.unwrap().local_asn, 65_000);
+    assert_eq!(world.calls(0, ENABLE), 1, "the next process finds it");
+}
+
+/// E24: what the project has is adopted: its AS number and its password, and nothing is written.
+#[tokio::test]
+async fn a_project_that_is_on_is_adopted() {
+    let world = World::with(enabled()).await;
+    let device = world.device();
+    let bgp = world.process().await;
+    assert_eq!(bgp.project().await.unwrap().local_asn, 64_999);
+    let answer = bgp.machine(machine(device)).await.unwrap();
+    assert!(
+        answer
+            .peers
+            .iter()
+            .all(|peer| peer.local_asn == 64_999 && peer.password == PASSWORD)
+    );
+    assert_eq!(world.calls(0, ENABLE), 0);
+}
+
+/// E25: a project whose BGP was switched off is switched on.
+#[tokio::test]
+async fn a_project_that_was_disabled_is_switched_on() {
+    let world = World::with(enabled()).await;
+    world.project.set_bgp_status(BgpStatus::Disabled);
+    assert!(world.process().await.project().await.unwrap().enabled);
+    assert_eq!(world.calls(0, ENABLE), 1);
+}
+
+#[tokio::test]
+async fn a_switch_whose_answer_was_lost_is_not_thrown_twice() {
+    let world = World::new().await;
+    let bgp = world.process().await;
+    world
+        .project
+        .fault(FaultRule::on(ENABLE.0, ENABLE.1, Action::DropAfter).first(1));
+    assert!(bgp.project().await.unwrap_err().kind.is_retryable());
+    assert!(bgp.project().await.unwrap().enabled);
+    assert_eq!(world.calls(0, ENABLE), 1);
+}
+
+/// E29 (part): a machine gets its session, and its peers in the order of their addresses; asked again, nothing is called.
+#[tokio::test]
+async fn a_machine_gets_its_session_and_its_peers() {
+    let world = World::with(enabled()).await;
+    let device = world.device();
+    world.project.set_peers(
+        device,
+        ["169.254.255.2".parse().unwrap(), "169.254.255.1".parse().unwrap()],
+    );
+    let bgp = world.process().await;
+    let answer = bgp.machine(machine(device)).await.unwrap();
+    let peers: Vec<_> = answer
+        .peers
+        .iter()
+        .map(|peer| peer.peer_address.as_str())
+        .collect();
+    assert_eq!(peers, ["169.254.255.1", "169.254.255.2"]);
+    let source = world.project.own_ipv4(device, false).unwrap().to_string();
+    assert!(
+        answer
+            .peers
+            .iter()
+            .all(|peer| peer.source_address == source && peer.multihop)
+    );
+    assert_eq!((answer.pending, answer.unverified), (false, false));
+    assert!(!answer.private_network.is_empty());
+    assert_eq!(world.project.sessions().len(), 1);
+    let mark = world.project.journal().mark();
+    assert_eq!(bgp.machine(machine(device)).await.unwrap(), answer);
+    assert_eq!(world.project.journal().total(mark), 0);
+}
+
+/// E27: a session that is there already, and that our list missed, is no error.
+#[tokio::test]
+async fn a_session_that_is_there_already_is_no_error() {
+    let world = World::with(enabled()).await;
+    let device = world.device();
+    let bgp = world.process().await;
+    // The list of sessions is read now; the other process makes the session behind its back.
+    bgp.context.health.ready().await;
+    world.process().await.machine(machine(device)).await.unwrap();
+    bgp.machine(machine(device)).await.unwrap();
+    assert_eq!((world.project.sessions().len(), world.calls(0, CREATE)), (1, 2));
+}
+
+/// E32: peers that are not known at first are pending, and come with a later call.
+#[tokio::test]
+async fn peers_that_come_later_are_pending_first() {
+    let world = World::with(enabled()).await;
+    let device = world.device();
+    world.project.set_peers(device, []);
+    let bgp = world.process().await;
+    let answer = bgp.machine(machine(device)).await.unwrap();
+    assert_eq!((answer.pending, answer.peers.len()), (true, 0));
+    world
+        .project
+        .set_peers(device, ["169.254.255.1".parse().unwrap()]);
+    let answer = bgp.machine(machine(device)).await.unwrap();
+    assert_eq!((answer.pending, answer.peers.len()), (false, 1));
+}
+
+/// E30, E31 (part): what changed in the cloud is told to who asks anew.
+#[tokio::test]
+async fn changes_are_told_to_who_asks_anew() {
+    let world = World::with(enabled()).await;
+    let device = world.device();
+    let bgp = world.process().await;
+    assert_eq!(bgp.machine(machine(device)).await.unwrap().peers.len(), 2);
+    world
+        .project
+        .set_peers(device, ["169.254.255.9".parse().unwrap()]);
+    world.project.set_bgp_password(device, Some("Other12345678"));
+    let fresh = proto::EnsureMachineRequest {
+        fresh: true,
+        ..machine(device)
+    };
+    let answer = bgp.machine(fresh).await.unwrap();
+    let [peer] = &answer.peers[..] else {
+        panic!("{answer:?}")
+    };
+    assert_eq!(
+        (peer.peer_address.as_str(), peer.password.as_str()),
+        ("169.254.255.9", "Other12345678")
+    );
+}
+
+/// E85 (part): after a restart, nodes that know their peers cost one list of sessions and no call each.
+#[tokio::test]
+async fn known_peers_spare_the_cloud_a_call_for_each_machine() {
+    let world = World::with(enabled()).await;
+    let devices: Vec<_> = (0..50)
+        .map(|number| {
+            world
+                .project
+                .add_device(DeviceOptions::named(format!("n{number}")))
+        })
+        .collect();
+    let bgp = world.process().await;
+    let mut known = Vec::new();
+    for device in devices {
+        let answer = bgp.machine(machine(device)).await.unwrap();
+        let request = proto::EnsureMachineRequest {
+            known_peers: answer.peers.clone(),
+            known_private_network: answer.private_network.clone(),
+            ..machine(device)
+        };
+        known.push((request, answer));
+    }
+    let bgp = world.process().await;
+    let mark = world.project.journal().mark();
+    for (request, before) in known {
+        let answer = bgp.machine(request).await.unwrap();
+        assert_eq!(
+            answer,
+            proto::EnsureMachineResponse {
+                unverified: true,
+                ..before
+            }
+        );
+    }
+    // Each seed has a time within six hours: one that is due within this test is as good as impossible, ten are.
+    assert!(world.calls(mark, NEIGHBORS) <= 1);
+    assert!(
+        world.project.journal().total(mark) <= 5,
+        "{:?}",
+        world.project.journal().counts(mark)
+    );
+    assert_eq!(world.project.journal().writes(mark), []);
+}
+
+/// What a node had before its session was made is not believed.
+#[tokio::test]
+async fn known_peers_of_a_machine_without_a_session_are_not_believed() {
+    let world = World::with(enabled()).await;
+    let device = world.device();
+    let stale = proto::Peer {
+        peer_address: "192.0.2.99".to_owned(),
+        peer_asn: 1,
+        local_asn: 2,
+        ..proto::Peer::default()
+    };
+    let request = proto::EnsureMachineRequest {
+        known_peers: vec![stale],
+        ..machine(device)
+    };
+    let answer = world.process().await.machine(request).await.unwrap();
+    assert!(
+        !answer.unverified && answer.peers.iter().all(|peer| peer.peer_address != "192.0.2.99"),
+        "{answer:?}"
+    );
+}
+
+/// E20 (part): a cloud that fails takes no peers away, and is no proof that the machine is gone.
+#[tokio::test]
+async fn an_error_takes_no_peers_away() {
+    let world = World::with(enabled()).await;
+    let device = world.device();
+    let bgp = world.process().await;
+    let before = bgp.machine(machine(device)).await.unwrap();
+    world.project.fault(FaultRule::new(Action::status(500)));
+    assert_eq!(bgp.machine(machine(device)).await.unwrap(), before);
+    let fresh = proto::EnsureMachineRequest {
+        fresh: true,
+        ..machine(device)
+    };
+    assert_eq!(bgp.machine(fresh).await.unwrap_err().kind, ErrorKind::Unavailable);
+    world.project.clear_faults();
+    assert_eq!(bgp.machine(machine(device)).await.unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_machine_that_does_not_exist_is_not_found() {
+    let world = World::with(enabled()).await;
+    let device = world.device();
+    world.project.remove_device(device);
+    let error = world.process().await.machine(machine(device)).await.unwrap_err();
+    assert_eq!(
+        (error.kind, error.reason.as_str()),
+        (ErrorKind::NotFound, "MACHINE_NOT_FOUND")
+    );
+}
+
+#[tokio::test]
+async fn the_overview_has_no_passwords() {
+    let world = World::with(enabled()).await;
+    let device = world.device();
+    let bgp = world.process().await;
+    bgp.machine(machine(device)).await.unwrap();
+    let page = bgp
+        .client
+        .clone()
+        .list_peers(proto::ListPeersRequest::default())
+        .await
+        .unwrap()
+        .into_inner();
+    assert_eq!((page.machines.len(), page.machines[0].peers.len()), (1, 2));
+    assert!(page.machines[0].peers.iter().all(|peer| peer.password.is_empty()));
+}
+
+#[tokio::test]
+async fn where_bgp_is_not_configured_it_is_off() {
+    let bgp = Bgp::start(&CloudConfig::default()).await;
+    bgp.context.health.ready().await;
+    assert!(!bgp.project().await.unwrap().enabled);
+    let request = proto::EnsureMachineRequest {
+        provider_id: "static://n1".to_owned(),
+        ..proto::EnsureMachineRequest::default()
+    };
+    let error = bgp.machine(request).await.unwrap_err();
+    assert_eq!(
+        (error.kind, error.reason.as_str()),
+        (ErrorKind::Precondition, "BGP_OFF")
+    );
+}
+
+#[tokio::test]
+async fn peers_of_the_table_follow_the_labels_of_the_node() {
+    let table = r#"{ "localAsn": 65000, "peers": [
+        { "address": "192.0.2.1", "asn": 65530 },
+        { "address": "192.0.2.2", "asn": 65531, "nodeSelector": { "rack": "b" } }
+    ] }"#;
+    let table: StaticBgp = groundplane_runtime::config::parse("table", table).unwrap();
+    let fixed = StaticConfig {
+        bgp: Some(table),
+        ..StaticConfig::default()
+    };
+    let bgp = Bgp::start(&CloudConfig {
+        fixed,
+        ..CloudConfig::default()
+    })
+    .await;
+    let mut request = proto::EnsureMachineRequest {
+        provider_id: "static://n1".to_owned(),
+        node: "n1".to_owned(),
+        addresses: vec!["10.0.0.1".to_owned()],
+        ..proto::EnsureMachineRequest::default()
+    };
+    let answer = bgp.machine(request.clone()).await.unwrap();
+    let [peer] = &answer.peers[..] else {
+        panic!("{answer:?}")
+    };
+    assert_eq!(
+        (
+            peer.peer_address.as_str(),
+            peer.local_asn,
+            peer.source_address.as_str()
+        ),
+        ("192.0.2.1", 65_000, "10.0.0.1")
+    );
+    request.labels.insert("rack".to_owned(), "b".to_owned());
+    assert_eq!(bgp.machine(request).await.unwrap().peers.len(), 2);
+}
