@@ -32,8 +32,8 @@ pub struct MemoryListener {
 }
 
 impl MemoryListener {
-    /// The connections; `None` if a server took them before.
-    pub(crate) fn take(&self) -> Option<mpsc::Receiver<DuplexStream>> {
+    /// The connections; `None` if a server took them before. Public for those who carry the bytes further: a simulated network.
+    pub fn take(&self) -> Option<mpsc::Receiver<DuplexStream>> {
         self.incoming.lock().take()
     }
 }
@@ -51,8 +51,8 @@ pub struct MemoryConnector {
 }
 
 impl MemoryConnector {
-    /// Connects; refused once the server is gone.
-    pub(crate) async fn connect(&self) -> io::Result<DuplexStream> {
+    /// Connects; refused once the server is gone. Public for the same reason as [`MemoryListener::take`].
+    pub async fn connect(&self) -> io::Result<DuplexStream> {
         let (ours, theirs) = tokio::io::duplex(PIPE);
         self.outgoing
             .send(theirs)

@@ -1,0 +1,89 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+use groundplane_runtime::args::{AdminArgs, ClientTlsArgs, ListenArgs, TelemetryArgs};
+
+use crate::ctl::CtlArgs;
+use crate::wiring::Addresses;
+
+/// The network control plane for Kubernetes on bare metal.
+///
+/// `groundplane all` runs every service in one process, which is enough for a small cluster or a laptop. Each service can also
+/// run as a process of its own; they then find each other by --ipam, --eip, --bgp and --instances. Settings come from flags,
+/// from the environment (GROUNDPLANE_…) and from one file (--config), in this order of precedence.
+#[derive(Debug, Parser)]
+#[command(name = "groundplane", version, max_term_width = 120)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run every service in one process
+    All(ServeArgs),
+    /// Run ipam: which address belongs to whom
+    Ipam(ServeArgs),
+    /// Run eip: which elastic IP serves a Service
+    Eip(ServeArgs),
+    /// Run bgp: does this machine speak BGP, and with whom
+    Bgp(ServeArgs),
+    /// Run instances: does this machine exist, is it on, what are its addresses
+    Instances(ServeArgs),
+    /// Run gateway: what Kubernetes wants, and telling it what it got
+    Gateway(ServeArgs),
+    /// Ask a running gateway: who has which address, since when, and why not
+    Ctl(CtlArgs),
+}
+
+/// What every serving process takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ServeArgs {
+    /// The configuration file, YAML; without it, everything has its default
+    #[arg(long, env = "GROUNDPLANE_CONFIG", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The kubeconfig of the cluster; without it, the one of the configuration file, else $KUBECONFIG, else the pod's own account
+    #[arg(long, env = "GROUNDPLANE_KUBECONFIG", value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) addresses: Addresses,
+    #[command(flatten)]
+    pub(crate) listen: ListenArgs,
+    #[command(flatten)]
+    pub(crate) client: ClientTlsArgs,
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+    #[command(flatten)]
+    pub(crate) telemetry: TelemetryArgs,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_in_order() {
+        Args::command().debug_assert();
+    }
+
+    /// A secret must never stand in `ps`: whatever is secret is given as a file.
+    #[test]
+    fn no_flag_takes_a_secret() {
+        for command in Args::command().get_subcommands() {
+            for argument in command.get_arguments() {
+                let name = argument.get_id().as_str();
+                for word in ["token", "password", "secret", "key_data"] {
+                    assert!(
+                        !name.contains(word),
+                        "--{name} of `{}` looks like a secret",
+                        command.get_name()
+                    );
+                }
+            }
+        }
+    }
+}

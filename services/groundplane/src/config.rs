@@ -1,0 +1,145 @@
+//! The configuration file: one document, read by every process; each service owns its section.
+
+use std::path::Path;
+
+use groundplane_cloud::{CloudConfig, DriverName, EquinixConfig, StaticConfig};
+use groundplane_core::ClusterId;
+pub(crate) use groundplane_runtime::config::ConfigErrors;
+use groundplane_runtime::config::{Document, Problem};
+use serde::Deserialize;
+
+use crate::wiring::AddressConfig;
+
+/// Where ipam keeps its store unless configured, which is the default of `ctl store`, too.
+pub(crate) const DEFAULT_STORE: &str = "ipam.redb";
+
+/// The whole file. What is left out has its default.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct Config {
+    /// Identity of the cluster; the UID of its kube-system namespace unless set.
+    pub(crate) cluster: Option<ClusterId>,
+    /// Which cloud.
+    pub(crate) driver: DriverName,
+    /// Pools of addresses.
+    pub(crate) pools: Vec<groundplane_ipam::PoolConfig>,
+    pub(crate) ipam: groundplane_ipam::IpamConfig,
+    pub(crate) eip: groundplane_eip::Config,
+    pub(crate) bgp: groundplane_bgp::Config,
+    pub(crate) instances: groundplane_instances::Config,
+    pub(crate) gateway: groundplane_gateway::Config,
+    /// Where the services are that run elsewhere.
+    pub(crate) services: AddressConfig,
+    /// Tables of the driver `static`.
+    #[serde(rename = "static")]
+    pub(crate) fixed: StaticConfig,
+    pub(crate) equinix: EquinixConfig,
+}
+
+impl Config {
+    /// Reads the file, and refuses it with everything that is wrong with it. `calls_cloud`: does this process call the cloud? The
+    /// others are not given its secrets, so they do not look for them.
+    pub(crate) fn load(path: Option<&Path>, calls_cloud: bool) -> Result<Self, ConfigErrors> {
+        let Some(path) = path else {
+            return Ok(Self::default());
+        };
+        Self::read(&Document::load(path)?, calls_cloud)
+    }
+
+    fn read(document: &Document, calls_cloud: bool) -> Result<Self, ConfigErrors> {
+        let config: Self = document.decode()?;
+        document.check(config.validate(calls_cloud))?;
+        Ok(config)
+    }
+
+    /// Everything that is wrong with the values; paths from the top of the file.
+    fn validate(&self, calls_cloud: bool) -> Vec<Problem> {
+        let under = |section: &'static str| move |problem: Problem| problem.under(section);
+        let mut problems = if calls_cloud {
+            self.cloud().validate()
+        } else {
+            Vec::new()
+        };
+        problems.extend(
+            groundplane_ipam::validate_pools(&self.pools)
+                .into_iter()
+                .map(under("pools")),
+        );
+        problems.extend(self.ipam.validate().into_iter().map(under("ipam")));
+        problems.extend(self.eip.validate().into_iter().map(under("eip")));
+        problems.extend(self.bgp.validate().into_iter().map(under("bgp")));
+        problems.extend(self.instances.validate().into_iter().map(under("instances")));
+        problems.extend(self.gateway.validate().into_iter().map(under("gateway")));
+        problems.extend(self.services.validate().into_iter().map(under("services")));
+        problems
+    }
+
+    /// The part that chooses a cloud.
+    pub(crate) fn cloud(&self) -> CloudConfig {
+        CloudConfig {
+            driver: self.driver,
+            fixed: self.fixed.clone(),
+            equinix: self.equinix.clone(),
+        }
+    }
+
+    /// The gateway's part, with what stands elsewhere.
+    pub(crate) fn gateway(&self, kubeconfig: Option<&Path>) -> groundplane_gateway::Config {
+        let mut gateway = self.gateway.clone();
+        gateway.cluster.clone_from(&self.cluster);
+        self.driver.as_str().clone_into(&mut gateway.driver);
+        if let Some(path) = kubeconfig {
+            gateway.kubeconfig = Some(path.to_owned());
+        }
+        gateway
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Config, String> {
+        let document = Document::parse("groundplane.yaml", text).map_err(|error| error.to_string())?;
+        Config::read(&document, true).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn nothing_at_all_is_a_configuration() {
+        let config = Config::load(None, true).unwrap();
+        assert_eq!(config.driver, DriverName::Static);
+        assert!(config.validate(true).is_empty(), "{:?}", config.validate(true));
+        assert!(read("pools: []\n").is_ok());
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_with_its_place_and_the_nearest_known_one() {
+        let error = read("ipam:\n  coldown: 5m\n").unwrap_err();
+        assert!(
+            error.contains("groundplane.yaml:2:") && error.contains("cooldown"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn problems_of_several_sections_are_told_together() {
+        let text = "pools:\n  - {name: a, addresses: [10.0.0.1/8]}\nservices: {eip: nowhere}\n";
+        let error = read(text).unwrap_err();
+        assert!(
+            error.contains("pools[0]") && error.contains("services.eip"),
+            "{error}"
+        );
+    }
+
+    /// The gateway and ipam run without the cloud's secrets, which are mounted for those who call it.
+    #[test]
+    fn who_calls_no_cloud_needs_none_of_its_secrets() {
+        let text = "driver: equinix\nequinix: {projectId: p, apiTokenFile: /there/is/no/such/file}\n";
+        assert!(
+            read(text).unwrap_err().contains("equinix.apiTokenFile"),
+            "it is looked for by default"
+        );
+        let document = Document::parse("groundplane.yaml", text).unwrap();
+        assert!(Config::read(&document, false).is_ok());
+    }
+}

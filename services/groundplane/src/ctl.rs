@@ -1,0 +1,206 @@
+//! `groundplane ctl`: asks a running gateway. Tables for people, JSON for programs.
+
+mod duration;
+mod rows;
+mod store;
+mod table;
+
+use anyhow::{Context as _, bail};
+use clap::{Subcommand, ValueEnum};
+use groundplane_proto::gateway::v1 as pb;
+use groundplane_proto::gateway::v1::gateway_service_client::GatewayServiceClient;
+use groundplane_runtime::args::ClientTlsArgs;
+use groundplane_runtime::grpc::{Channel, Policy, RpcError, Target, call};
+
+use crate::ctl::rows::{Address, Explanation, Machine, Overview, Peer, Pool};
+use crate::ctl::table::print;
+use crate::wiring::connect;
+
+/// Rows of a page: few enough for a message, many enough to be quick.
+const PAGE: u32 = 1_000;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct CtlArgs {
+    /// Where the gateway is: `http://host:port`, `https://host:port` or `unix:/path`
+    #[arg(long, env = "GROUNDPLANE_GATEWAY", value_name = "ADDRESS", default_value = crate::roles::GATEWAY_TARGET, global = true)]
+    gateway: Target,
+    /// Form of the answer
+    #[arg(short, long, value_enum, default_value_t, global = true)]
+    output: Output,
+    #[command(flatten)]
+    tls: ClientTlsArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Form of the answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// A table for people.
+    #[default]
+    Table,
+    /// JSON for programs: an array of objects, or one object.
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Leader, services and counts at a glance
+    Overview,
+    /// Pools, and how much of each is used
+    Pools,
+    /// Who has which address, since when
+    Addresses,
+    /// Machines, and the nodes that they are
+    Machines,
+    /// BGP peers of each machine
+    Peers,
+    /// Why an object has, or does not have, its address
+    Explain {
+        /// `service` or `node`
+        kind: Kind,
+        /// `NAMESPACE/NAME` of a Service, `NAME` of a node
+        object: String,
+    },
+    /// The store of ipam
+    #[command(subcommand)]
+    Store(store::Command),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    Service,
+    Node,
+}
+
+pub(crate) async fn run(args: CtlArgs) -> anyhow::Result<()> {
+    let CtlArgs {
+        gateway,
+        output,
+        tls,
+        command,
+    } = args;
+    let channel = || connect(&gateway, tls.tls().as_ref());
+    let away = || {
+        format!(
+            "the gateway at {gateway} does not answer (is it running? --gateway or GROUNDPLANE_GATEWAY says where it is)"
+        )
+    };
+    let answered = match command {
+        Command::Overview => overview(channel()?, output).await,
+        Command::Pools => pools(channel()?, output).await,
+        Command::Addresses => addresses(channel()?, output).await,
+        Command::Machines => machines(channel()?, output).await,
+        Command::Peers => peers(channel()?, output).await,
+        Command::Explain { kind, object } => explain(channel()?, kind, &object, output).await,
+        Command::Store(command) => return store::run(command, channel).await,
+    };
+    answered.map_err(|error| match error.downcast_ref::<RpcError>() {
+        Some(rpc) if rpc.kind.is_retryable() => error.context(away()),
+        _ => error,
+    })
+}
+
+async fn overview(channel: Channel, output: Output) -> anyhow::Result<()> {
+    let client = GatewayServiceClient::new(channel);
+    let answer = call(Policy::default(), || async {
+        client.clone().overview(pb::OverviewRequest {}).await
+    })
+    .await?;
+    print(output, &Overview::from(answer))
+}
+
+async fn pools(channel: Channel, output: Output) -> anyhow::Result<()> {
+    let client = GatewayServiceClient::new(channel);
+    let answer = call(Policy::default(), || async {
+        client.clone().list_pools(pb::ListPoolsRequest {}).await
+    })
+    .await?;
+    print(
+        output,
+        &answer.pools.into_iter().map(Pool::from).collect::<Vec<_>>(),
+    )
+}
+
+async fn addresses(channel: Channel, output: Output) -> anyhow::Result<()> {
+    let client = GatewayServiceClient::new(channel);
+    let (mut rows, mut token) = (Vec::new(), String::new());
+    loop {
+        let request = pb::ListAddressesRequest {
+            page_size: PAGE,
+            page_token: token,
+        };
+        let page = call(Policy::default(), || async {
+            client.clone().list_addresses(request.clone()).await
+        })
+        .await?;
+        rows.extend(page.addresses.into_iter().map(Address::from));
+        token = page.next_page_token;
+        if token.is_empty() {
+            return print(output, &rows);
+        }
+    }
+}
+
+async fn machines(channel: Channel, output: Output) -> anyhow::Result<()> {
+    let client = GatewayServiceClient::new(channel);
+    let (mut rows, mut token) = (Vec::new(), String::new());
+    loop {
+        let request = pb::ListMachinesRequest {
+            page_size: PAGE,
+            page_token: token,
+        };
+        let page = call(Policy::default(), || async {
+            client.clone().list_machines(request.clone()).await
+        })
+        .await?;
+        rows.extend(page.machines.into_iter().map(Machine::from));
+        token = page.next_page_token;
+        if token.is_empty() {
+            return print(output, &rows);
+        }
+    }
+}
+
+async fn peers(channel: Channel, output: Output) -> anyhow::Result<()> {
+    let client = GatewayServiceClient::new(channel);
+    let (mut rows, mut token) = (Vec::new(), String::new());
+    loop {
+        let request = pb::ListPeersRequest {
+            page_size: PAGE,
+            page_token: token,
+        };
+        let page = call(Policy::default(), || async {
+            client.clone().list_peers(request.clone()).await
+        })
+        .await?;
+        rows.extend(page.machines.into_iter().flat_map(Peer::of));
+        token = page.next_page_token;
+        if token.is_empty() {
+            return print(output, &rows);
+        }
+    }
+}
+
+async fn explain(channel: Channel, kind: Kind, object: &str, output: Output) -> anyhow::Result<()> {
+    let (kind, namespace, name) = match (kind, object.split_once('/')) {
+        (Kind::Service, Some((namespace, name))) if !namespace.is_empty() && !name.is_empty() => {
+            ("service", namespace, name)
+        }
+        (Kind::Service, _) => bail!("`{object}` is not NAMESPACE/NAME of a Service, such as `default/web`"),
+        (Kind::Node, None) if !object.is_empty() => ("node", "", object),
+        (Kind::Node, _) => bail!("`{object}` is not the NAME of a node"),
+    };
+    let request = pb::ExplainObjectRequest {
+        kind: kind.to_owned(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    };
+    let client = GatewayServiceClient::new(channel);
+    let answer = call(Policy::default(), || async {
+        client.clone().explain_object(request.clone()).await
+    })
+    .await
+    .with_context(|| format!("{kind} {object}"))?;
+    print(output, &Explanation::from(answer))
+}

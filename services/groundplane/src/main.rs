@@ -1,0 +1,65 @@
+//! `groundplane <service>`, `groundplane all` and `groundplane ctl`: every service in one binary.
+//!
+//! ```text
+//! args ──► config (one file, strict) ──► roles (which services this process runs, how they reach each other) ──► serve
+//! ctl  ──► gateway.v1
+//! ```
+//!
+//! Exit codes: 0 stopped as asked, 1 failed, 64 called or configured wrongly.
+
+mod args;
+mod config;
+mod ctl;
+mod roles;
+mod wiring;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::args::{Args, Command};
+use crate::config::ConfigErrors;
+
+/// `EX_USAGE` of `sysexits.h`: called or configured wrongly.
+const USAGE: u8 = 64;
+
+fn main() -> ExitCode {
+    groundplane_runtime::tls::install();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => {
+            // Help and version are no failure; clap knows where each is printed.
+            let code = if error.use_stderr() { USAGE } else { 0 };
+            return if error.print().is_ok() {
+                code.into()
+            } else {
+                ExitCode::FAILURE
+            };
+        }
+    };
+    match run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let usage = error.chain().any(|cause| cause.is::<ConfigErrors>());
+            // Nobody is left to tell if this fails.
+            drop(writeln!(std::io::stderr(), "groundplane: {error:#}"));
+            if usage { USAGE.into() } else { ExitCode::FAILURE }
+        }
+    }
+}
+
+fn run(args: Args) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        match args.command {
+            Command::Ctl(ctl) => ctl::run(ctl).await,
+            Command::All(args) => roles::run(roles::Role::All, args).await,
+            Command::Ipam(args) => roles::run(roles::Role::Ipam, args).await,
+            Command::Eip(args) => roles::run(roles::Role::Eip, args).await,
+            Command::Bgp(args) => roles::run(roles::Role::Bgp, args).await,
+            Command::Instances(args) => roles::run(roles::Role::Instances, args).await,
+            Command::Gateway(args) => roles::run(roles::Role::Gateway, args).await,
+        }
+    })
+}

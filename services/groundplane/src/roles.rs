@@ -1,0 +1,252 @@
+//! What a process runs: one service, or all of them.
+
+use std::cell::OnceCell;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use anyhow::Context as _;
+use groundplane_cloud::{Cloud, DriverName};
+use groundplane_gateway::Channels;
+use groundplane_proto::FILE_DESCRIPTOR_SET;
+use groundplane_runtime::args::ListenArgs;
+use groundplane_runtime::grpc::{Channel, Listen, Server, Target};
+use groundplane_runtime::shutdown::{self, Signals};
+use groundplane_runtime::telemetry::Telemetry;
+use groundplane_runtime::tls::ClientTls;
+use groundplane_runtime::{Context, admin};
+use tonic::service::Routes;
+use tracing::{info, warn};
+
+use crate::args::ServeArgs;
+use crate::config::Config;
+use crate::wiring::{Addresses, connect, within};
+
+/// Where `ctl` looks for a gateway, and where one listens, unless told otherwise.
+pub(crate) const GATEWAY_TARGET: &str = "http://127.0.0.1:9470";
+
+/// What a process runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    All,
+    Ipam,
+    Eip,
+    Bgp,
+    Instances,
+    Gateway,
+}
+
+impl Role {
+    fn name(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Ipam => "ipam",
+            Self::Eip => "eip",
+            Self::Bgp => "bgp",
+            Self::Instances => "instances",
+            Self::Gateway => "gateway",
+        }
+    }
+
+    /// Does it need the cloud's configuration and its secrets?
+    fn calls_cloud(self) -> bool {
+        !matches!(self, Self::Ipam | Self::Gateway)
+    }
+
+    /// The port on loopback where it listens unless told otherwise. That of `all` is the gateway's.
+    fn port(self) -> u16 {
+        match self {
+            Self::All | Self::Gateway => 9470,
+            Self::Ipam => 9471,
+            Self::Eip => 9472,
+            Self::Bgp => 9473,
+            Self::Instances => 9474,
+        }
+    }
+}
+
+/// Runs the role until it is asked to stop, or fails.
+pub(crate) async fn run(role: Role, args: ServeArgs) -> anyhow::Result<()> {
+    let ServeArgs {
+        config,
+        kubeconfig,
+        addresses,
+        listen,
+        client,
+        admin,
+        telemetry,
+    } = args;
+    let file = config.as_deref();
+    let config = Config::load(file, role.calls_cloud())?;
+    let telemetry = Telemetry::init(role.name(), &telemetry)?;
+    let process = Process {
+        role,
+        addresses: addresses.or(&config.services),
+        gateway: config.gateway(kubeconfig.as_deref()),
+        config,
+        listen,
+        tls: client.tls(),
+        context: Context::new(),
+        cloud: OnceCell::new(),
+    };
+    info!(
+        role = role.name(),
+        version = env!("CARGO_PKG_VERSION"),
+        driver = %process.config.driver,
+        config = %file.map_or_else(|| "none".into(), |path| path.display().to_string()),
+        "starting"
+    );
+    let outcome = process.run(&admin).await;
+    telemetry.shutdown().await;
+    outcome
+}
+
+/// A process to be: everything that its services are made of.
+struct Process {
+    role: Role,
+    addresses: Addresses,
+    gateway: groundplane_gateway::Config,
+    config: Config,
+    listen: ListenArgs,
+    tls: Option<ClientTls>,
+    context: Context,
+    cloud: OnceCell<Cloud>,
+}
+
+impl Process {
+    async fn run(&self, admin: &groundplane_runtime::args::AdminArgs) -> anyhow::Result<()> {
+        let signals = Signals::listen()?;
+        // Taken before anything is started, so that a port in use costs nothing.
+        let server = self.server().bind().await?;
+        admin::start(admin, &self.context).await?;
+        let routes = match self.role {
+            Role::All => self.all().await?,
+            Role::Ipam => self.ipam().await?,
+            Role::Eip => {
+                let ipam = self
+                    .addresses
+                    .ipam
+                    .as_ref()
+                    .map(|target| self.connect(target))
+                    .transpose()?;
+                self.eip(ipam).await?
+            }
+            Role::Bgp => self.bgp().await?,
+            Role::Instances => self.instances().await?,
+            Role::Gateway => self.gateway(self.elsewhere()?).await?,
+        };
+        server.routes(routes).serve()?;
+        Ok(shutdown::run(&self.context.tasks, signals).await?)
+    }
+
+    fn server(&self) -> Server {
+        let mut server = Server::new(self.role.name(), &self.context).args(&self.listen);
+        if self.listen.listen.is_empty() {
+            server = server.listen(Listen::Tcp(SocketAddr::from((
+                Ipv4Addr::LOCALHOST,
+                self.role.port(),
+            ))));
+        }
+        server.reflection(
+            self.listen.reflection || self.role == Role::All,
+            FILE_DESCRIPTOR_SET,
+        )
+    }
+
+    /// Every service, each behind a server of its own in memory, so that both ways run the same code.
+    async fn all(&self) -> anyhow::Result<Routes> {
+        self.say_what_it_does();
+        let ipam = self.inside("ipam", self.ipam().await?).await?;
+        let eip = self.inside("eip", self.eip(Some(ipam.clone())).await?).await?;
+        let bgp = self.inside("bgp", self.bgp().await?).await?;
+        let instances = self.inside("instances", self.instances().await?).await?;
+        self.gateway(Channels {
+            ipam,
+            eip,
+            bgp,
+            instances,
+        })
+        .await
+    }
+
+    /// Serves a service in memory, and returns the way to it.
+    async fn inside(&self, name: &'static str, routes: Routes) -> anyhow::Result<Channel> {
+        let (listener, channel) = within()?;
+        let server = Server::new(name, &self.context)
+            .listen(Listen::Memory(listener))
+            .routes(routes);
+        server.reflection(false, FILE_DESCRIPTOR_SET).start().await?;
+        Ok(channel)
+    }
+
+    /// The services that a gateway calls, by address.
+    fn elsewhere(&self) -> anyhow::Result<Channels> {
+        let Addresses {
+            ipam,
+            eip,
+            bgp,
+            instances,
+        } = &self.addresses;
+        Ok(Channels {
+            ipam: self.reach("ipam", ipam.as_ref())?,
+            eip: self.reach("eip", eip.as_ref())?,
+            bgp: self.reach("bgp", bgp.as_ref())?,
+            instances: self.reach("instances", instances.as_ref())?,
+        })
+    }
+
+    fn reach(&self, name: &str, target: Option<&Target>) -> anyhow::Result<Channel> {
+        let upper = name.to_uppercase();
+        let target = target.with_context(|| {
+            format!("the gateway does not know where {name} is; say it with --{name}, GROUNDPLANE_{upper} or `services.{name}`")
+        })?;
+        self.connect(target)
+    }
+
+    fn connect(&self, target: &Target) -> anyhow::Result<Channel> {
+        connect(target, self.tls.as_ref())
+    }
+
+    /// The driver: one a process, so that its services share the client, its limits and its metrics.
+    fn cloud(&self) -> anyhow::Result<Cloud> {
+        if let Some(cloud) = self.cloud.get() {
+            return Ok(cloud.clone());
+        }
+        let cloud = groundplane_cloud::connect(&self.config.cloud(), &self.context)?;
+        Ok(self.cloud.get_or_init(|| cloud).clone())
+    }
+
+    async fn ipam(&self) -> anyhow::Result<Routes> {
+        let config = groundplane_ipam::Config {
+            pools: self.config.pools.clone(),
+            ipam: self.config.ipam.clone(),
+        };
+        Ok(groundplane_ipam::start(config, &self.context).await?)
+    }
+
+    async fn eip(&self, ipam: Option<Channel>) -> anyhow::Result<Routes> {
+        Ok(groundplane_eip::start(self.config.eip.clone(), self.cloud()?, ipam, &self.context).await?)
+    }
+
+    async fn bgp(&self) -> anyhow::Result<Routes> {
+        Ok(groundplane_bgp::start(self.config.bgp.clone(), self.cloud()?, &self.context).await?)
+    }
+
+    async fn instances(&self) -> anyhow::Result<Routes> {
+        Ok(groundplane_instances::start(self.config.instances.clone(), self.cloud()?, &self.context).await?)
+    }
+
+    async fn gateway(&self, services: Channels) -> anyhow::Result<Routes> {
+        Ok(groundplane_gateway::start(self.gateway.clone(), services, &self.context).await?)
+    }
+
+    /// Tells an operator, once, what to expect of this configuration.
+    fn say_what_it_does(&self) {
+        let from_pools = self.config.driver == DriverName::Static;
+        info!(driver = %self.config.driver, "nodes are initialised, and Services of type LoadBalancer get addresses");
+        if from_pools && self.config.pools.is_empty() {
+            warn!(
+                "there is no pool of addresses yet, so no Service gets one; give it a first pool with --config FILE and, in the \
+                 file: pools: [{{name: public, addresses: [\"192.0.2.0/24\"]}}], with a range of yours"
+            );
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! How the services reach each other: in memory within one process, by address between processes.
+
+use groundplane_runtime::config::Problem;
+use groundplane_runtime::grpc::{Channel, ChannelError, MemoryListener, Target, channel, memory};
+use groundplane_runtime::tls::ClientTls;
+use serde::Deserialize;
+
+/// Where the services are that this process calls and does not run itself.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Where the other services are")]
+pub(crate) struct Addresses {
+    /// Where ipam is: `http://host:port`, `https://host:port` or `unix:/path`
+    #[arg(long, env = "GROUNDPLANE_IPAM", value_name = "ADDRESS")]
+    pub(crate) ipam: Option<Target>,
+    /// Where eip is
+    #[arg(long, env = "GROUNDPLANE_EIP", value_name = "ADDRESS")]
+    pub(crate) eip: Option<Target>,
+    /// Where bgp is
+    #[arg(long, env = "GROUNDPLANE_BGP", value_name = "ADDRESS")]
+    pub(crate) bgp: Option<Target>,
+    /// Where instances is
+    #[arg(long, env = "GROUNDPLANE_INSTANCES", value_name = "ADDRESS")]
+    pub(crate) instances: Option<Target>,
+}
+
+/// The same, as the configuration file says it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct AddressConfig {
+    pub(crate) ipam: Option<String>,
+    pub(crate) eip: Option<String>,
+    pub(crate) bgp: Option<String>,
+    pub(crate) instances: Option<String>,
+}
+
+impl AddressConfig {
+    fn entries(&self) -> [(&'static str, Option<&str>); 4] {
+        let Self {
+            ipam,
+            eip,
+            bgp,
+            instances,
+        } = self;
+        [
+            ("ipam", ipam.as_deref()),
+            ("eip", eip.as_deref()),
+            ("bgp", bgp.as_deref()),
+            ("instances", instances.as_deref()),
+        ]
+    }
+
+    /// What is wrong; paths from this section.
+    pub(crate) fn validate(&self) -> Vec<Problem> {
+        let wrong = |(name, text): (&str, Option<&str>)| {
+            let error = text?.parse::<Target>().err()?;
+            let help = "write `http://host:port`, `https://host:port` or `unix:/path`";
+            Some(Problem::new(name, error.to_string(), help))
+        };
+        self.entries().into_iter().filter_map(wrong).collect()
+    }
+}
+
+impl Addresses {
+    /// What the flags leave open, from the file, which was validated.
+    pub(crate) fn or(self, file: &AddressConfig) -> Self {
+        let parse = |text: &Option<String>| text.as_deref().and_then(|text| text.parse().ok());
+        Self {
+            ipam: self.ipam.or_else(|| parse(&file.ipam)),
+            eip: self.eip.or_else(|| parse(&file.eip)),
+            bgp: self.bgp.or_else(|| parse(&file.bgp)),
+            instances: self.instances.or_else(|| parse(&file.instances)),
+        }
+    }
+}
+
+/// A channel that knows our contracts, and so which methods stream and where deadlines are sent.
+pub(crate) fn connect(target: &Target, tls: Option<&ClientTls>) -> anyhow::Result<Channel> {
+    let channel = channel(target, tls).map_err(|error: ChannelError| anyhow::anyhow!(error))?;
+    Ok(channel.describe(groundplane_proto::FILE_DESCRIPTOR_SET)?)
+}
+
+/// Both ends of a service that is called within this process.
+pub(crate) fn within() -> anyhow::Result<(MemoryListener, Channel)> {
+    let (listener, connector) = memory();
+    Ok((listener, connect(&Target::Memory(connector), None)?))
+}
