@@ -23,7 +23,7 @@ use serde_json::Value;
 
 pub(crate) use client::connect;
 pub use client::ConnectError;
-pub(crate) use events::{Event, EventKind, Events};
+pub(crate) use events::{Event, Events};
 #[cfg(test)]
 pub(crate) use events::Recorded;
 pub(crate) use identity::ClusterIdentity;
@@ -76,7 +76,6 @@ pub(crate) struct Cluster {
     pub(crate) client: Client,
     pub(crate) nodes: Objects<NodeObject>,
     pub(crate) services: Objects<ServiceObject>,
-    pub(crate) writer: Writer,
     pub(crate) leader: Leader,
     pub(crate) events: Events,
     pub(crate) identity: ClusterIdentity,

@@ -73,7 +73,7 @@ impl Default for Config {
             node_prefix: String::new(),
             bgp_node_selector: String::new(),
             resync: Duration::from_secs(30).into(),
-            cloud_resync: Duration::from_mins(5).into(),
+            cloud_resync: Duration::from_secs(300).into(),
             node_monitor_period: Duration::from_secs(5).into(),
             concurrency: 64,
             write_timeout: Duration::from_secs(10).into(),

@@ -62,10 +62,9 @@ pub async fn start(config: Config, services: Channels, context: &Context) -> Res
     let events = Events::start(client.clone(), writer.clone(), clock, tasks, &context.metrics);
     let cluster = Cluster {
         nodes: Objects::new(Index::new(1), writer.clone()),
-        services: Objects::new(Index::new(service_scopes(&config).len()), writer.clone()),
+        services: Objects::new(Index::new(service_scopes(&config).len()), writer),
         identity: ClusterIdentity::new(config.cluster.clone()),
         client,
-        writer,
         leader,
         events,
     };

@@ -51,10 +51,9 @@ impl World {
         let (events, recorded) = Events::recorded();
         let cluster = Cluster {
             nodes: Objects::new(Index::new(0), writer.clone()),
-            services: Objects::new(Index::new(0), writer.clone()),
+            services: Objects::new(Index::new(0), writer),
             identity: ClusterIdentity::new(Some("cluster-1".parse::<ClusterId>().unwrap())),
             client,
-            writer,
             leader,
             events,
         };

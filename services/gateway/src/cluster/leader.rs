@@ -89,15 +89,6 @@ impl Leader {
         }
     }
 
-    /// Number of our term: greater than that of every holder before us.
-    pub(crate) fn term(&self) -> i64 {
-        match &self.source {
-            Source::Lease(leadership) => leadership.transitions(),
-            #[cfg(test)]
-            Source::Given(_) => 1,
-        }
-    }
-
     /// The lease's annotations as the holder before us left them.
     pub(crate) fn inherited(&self) -> BTreeMap<String, String> {
         match &self.source {

@@ -154,3 +154,6 @@ impl<T: Slim> Follower<T> {
         tokio::time::sleep(pause).await;
     }
 }
+
+#[cfg(test)]
+mod tests;

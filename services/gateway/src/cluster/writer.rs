@@ -216,3 +216,6 @@ fn collection<T: Slim>(key: &Key) -> String {
         format!("/api/v1/namespaces/{}/{}", key.namespace, T::PLURAL)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -116,7 +116,7 @@ impl Controller for NodeController {
         } else {
             match self.refresh(&node).await {
                 Ok(()) => Outcome::Done,
-                Err(error) => self.not_refreshed(&node, &error),
+                Err(error) => Self::not_refreshed(&node, &error),
             }
         }
     }
@@ -203,7 +203,7 @@ impl NodeController {
         outcome
     }
 
-    fn not_refreshed(&self, node: &NodeObject, error: &NodeError) -> Outcome {
+    fn not_refreshed(node: &NodeObject, error: &NodeError) -> Outcome {
         match error {
             NodeError::Write(error) => after_write(error),
             // Whether it is gone for good is the lifecycle's question, and asked only of nodes that are not ready.

@@ -20,6 +20,9 @@ struct State {
     streams: std::collections::VecDeque<(u16, String)>,
 }
 
+/// Stands for no answer at all.
+const HANG: u16 = 0;
+
 struct Failure {
     call: String,
     code: u16,
@@ -71,6 +74,11 @@ impl FakeApi {
         self.state.lock().failures.push(Failure { call: call.to_owned(), code, times });
     }
 
+    /// Calls that start with `call` are never answered.
+    pub(crate) fn hang(&self, call: &str) {
+        self.fail(call, HANG, usize::MAX);
+    }
+
     /// The next list or watch is answered like this.
     pub(crate) fn stream(&self, code: u16, body: impl Into<String>) {
         self.state.lock().streams.push_back((code, body.into()));
@@ -97,7 +105,7 @@ impl State {
         let failure = self.failures.iter_mut().find(|f| f.times > 0 && call.starts_with(&f.call));
         if let Some(failure) = failure {
             failure.times -= 1;
-            return Some(error(failure.code));
+            return (failure.code != HANG).then(|| error(failure.code));
         }
         let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
         let object = path.strip_suffix("/status").unwrap_or(path);
@@ -109,19 +117,19 @@ impl State {
         })
     }
 
-    fn patch(&mut self, path: &str, patch: &Value, strategic: bool) -> (u16, String) {
+    fn patch(&mut self, path: &str, change: &Value, strategic: bool) -> (u16, String) {
         let Some(object) = self.objects.get_mut(path) else {
             return error(404);
         };
-        let read = &patch["metadata"]["resourceVersion"];
+        let read = &change["metadata"]["resourceVersion"];
         if !read.is_null() && *read != object["metadata"]["resourceVersion"] {
             return error(409);
         }
-        let uid = &patch["metadata"]["uid"];
+        let uid = &change["metadata"]["uid"];
         if !uid.is_null() && *uid != object["metadata"]["uid"] {
             return error(409);
         }
-        merge(object, &if strategic { plain(object, patch) } else { patch.clone() });
+        merge(object, &if strategic { plain(object, change) } else { change.clone() });
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         (200, object.to_string())

@@ -83,13 +83,6 @@ impl FakeBgp {
 
 #[async_trait]
 impl Bgp for FakeBgp {
-    async fn ensure_project(
-        &self,
-        _: bgp::v1::EnsureProjectRequest,
-    ) -> Result<bgp::v1::EnsureProjectResponse, RpcError> {
-        Err(rpc_error(ErrorKind::Unsupported, "NOT_IMPLEMENTED"))
-    }
-
     async fn ensure_machine(
         &self,
         request: bgp::v1::EnsureMachineRequest,

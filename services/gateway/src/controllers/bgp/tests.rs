@@ -28,14 +28,14 @@ async fn peers_are_written_once() {
     let key = world.node(settled_node("n", "True"));
     world.bgp.answer("n", Ok(answer(&["169.254.255.1"])));
     let first = controller(&world);
-    assert_eq!(first.due(), [key.clone()]);
+    assert_eq!(first.due(), std::slice::from_ref(&key));
     assert_eq!(first.reconcile(&key).await, Outcome::Done);
     assert_eq!(world.api.calls(), ["PATCH /api/v1/nodes/n"]);
     assert!(first.due().is_empty());
     assert!(world.bgp.asked()[0].known_peers.is_empty());
     // A restart: nothing is remembered, everything is asked, nothing is written.
     let second = controller(&world);
-    assert_eq!(second.due(), [key.clone()]);
+    assert_eq!(second.due(), std::slice::from_ref(&key));
     assert_eq!(second.reconcile(&key).await, Outcome::Done);
     assert!(world.api.calls().is_empty());
     let asked = world.bgp.asked();
@@ -54,7 +54,7 @@ async fn only_selected_nodes_of_ours_are_asked_for() {
     edge["metadata"]["labels"]["role"] = json!("edge");
     let edge = world.node(edge);
     let controller = controller(&world);
-    assert_eq!(controller.due(), [edge.clone()]);
+    assert_eq!(controller.due(), std::slice::from_ref(&edge));
     for key in [worker, fresh, edge] {
         assert_eq!(controller.reconcile(&key).await, Outcome::Done);
     }
@@ -100,7 +100,7 @@ async fn annotations_that_were_taken_away_come_back() {
     node["metadata"]["annotations"].as_object_mut().unwrap().remove("metal.equinix.com/bgp-peers-0-peer-ip");
     world.api.put("/api/v1/nodes", node);
     world.catch_up(&key);
-    assert_eq!(controller.due(), [key.clone()]);
+    assert_eq!(controller.due(), std::slice::from_ref(&key));
     world.api.calls();
     assert_eq!(controller.reconcile(&key).await, Outcome::Done);
     assert_eq!(world.api.calls().len(), 1);

@@ -44,7 +44,8 @@ pub(crate) fn initialisation(node: &NodeObject, machine: &proto::Machine) -> Res
         return Err(PlanError::NoProviderId);
     }
     let taints = node.taints.iter().filter(|taint| &*taint.key != TAINT_UNINITIALIZED);
-    let mut patch = with_taints(node, taints.cloned().collect());
+    let taints: Vec<Taint> = taints.cloned().collect();
+    let mut patch = with_taints(node, &taints);
     if node.provider_id.is_empty() {
         patch["spec"]["providerID"] = json!(machine.provider_id);
     }
@@ -70,13 +71,14 @@ pub(crate) fn shut_down(node: &NodeObject) -> Option<Value> {
     }
     let taint =
         Taint { key: TAINT_SHUTDOWN.into(), value: None, effect: NO_SCHEDULE.into(), time_added: None };
-    Some(with_taints(node, node.taints.iter().cloned().chain([taint]).collect()))
+    let taints: Vec<Taint> = node.taints.iter().cloned().chain([taint]).collect();
+    Some(with_taints(node, &taints))
 }
 
 /// The patch that takes that back; `None`: there is nothing to take back.
 pub(crate) fn up_again(node: &NodeObject) -> Option<Value> {
     let rest: Vec<Taint> = node.taints.iter().filter(|taint| !is_shutdown(taint)).cloned().collect();
-    (rest.len() < node.taints.len()).then(|| with_taints(node, rest))
+    (rest.len() < node.taints.len()).then(|| with_taints(node, &rest))
 }
 
 fn is_shutdown(taint: &Taint) -> bool {
@@ -84,7 +86,7 @@ fn is_shutdown(taint: &Taint) -> bool {
 }
 
 /// Taints can only be written all at once, so the patch must meet the node as it was read.
-fn with_taints(node: &NodeObject, taints: Vec<Taint>) -> Value {
+fn with_taints(node: &NodeObject, taints: &[Taint]) -> Value {
     let taints = if taints.is_empty() { Value::Null } else { json!(taints) };
     json!({ "metadata": { "resourceVersion": node.version }, "spec": { "taints": taints } })
 }

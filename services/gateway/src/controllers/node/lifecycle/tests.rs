@@ -10,8 +10,8 @@ fn monitor(world: &World) -> Monitor {
     Monitor { gateway: Arc::clone(&world.gateway) }
 }
 
-fn machine(power: PowerState) -> Result<Machine, RpcError> {
-    Ok(Machine { power: power.into(), ..Machine::default() })
+fn machine(power: PowerState) -> Machine {
+    Machine { power: power.into(), ..Machine::default() }
 }
 
 fn absent() -> Result<Machine, RpcError> {
@@ -25,8 +25,8 @@ fn unavailable() -> Result<Machine, RpcError> {
 /// C1 to C6, C9, C11, E18, E18b, E20: what each answer does to a node, by what the node says of itself.
 #[tokio::test]
 async fn every_answer_and_what_it_does() {
-    let off = || machine(PowerState::Off);
-    let on = || machine(PowerState::On);
+    let off = || Ok(machine(PowerState::Off));
+    let on = || Ok(machine(PowerState::On));
     let delete = "DELETE /api/v1/nodes/n";
     let patch = "PATCH /api/v1/nodes/n";
     let foreign = || Err(rpc_error(ErrorKind::Precondition, "FOREIGN"));
