@@ -90,8 +90,15 @@ impl Adoption {
     /// Waits until this store is adopted, but not for long. Was it?
     pub(crate) async fn adopts(&self, accepted: &str, patience: Duration) -> bool {
         let mut standing = self.inner.standing.subscribe();
-        let is_it = |standing: &Standing| matches!(standing, Standing::Adopted { store, .. } if store == accepted);
+        let is_it =
+            |standing: &Standing| matches!(standing, Standing::Adopted { store, .. } if store == accepted);
         matches!(timeout(patience, standing.wait_for(is_it)).await, Ok(Ok(_)))
+    }
+
+    /// Where it stands, as a test says.
+    #[cfg(test)]
+    pub(crate) fn given(&self, standing: Standing) {
+        self.set(standing);
     }
 
     fn set(&self, standing: Standing) {

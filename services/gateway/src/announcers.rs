@@ -28,7 +28,10 @@ pub(crate) enum StatusWriter {
     /// We do, and restore it.
     Us,
     /// The backend does. We write what it reads, and never fight over the status.
-    #[allow(dead_code, reason = "MetalLB's: its announcers come with a later issue, and the seam is theirs")]
+    #[allow(
+        dead_code,
+        reason = "MetalLB's: its announcers come with a later issue, and the seam is theirs"
+    )]
     Backend,
 }
 
@@ -127,7 +130,9 @@ impl Changes {
 
 /// Somebody else's word stands where the announcer must put ours.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field} says `{says}`, which groundplane did not write, and {announcer} would announce that instead of {wanted}")]
+#[error(
+    "{field} says `{says}`, which groundplane did not write, and {announcer} would announce that instead of {wanted}"
+)]
 pub(crate) struct Contradiction {
     field: Field,
     says: String,
@@ -145,8 +150,17 @@ pub(crate) fn apply(
     let before = Record::of(service);
     let mut after = Record::default();
     let mut changes = Changes::default();
-    let told = if addresses.is_empty() { Vec::new() } else { announcer.fields(addresses) };
-    for Told { field, value, otherwise } in &told {
+    let told = if addresses.is_empty() {
+        Vec::new()
+    } else {
+        announcer.fields(addresses)
+    };
+    for Told {
+        field,
+        value,
+        otherwise,
+    } in &told
+    {
         let says = field.of(service);
         let ours = before.wrote(field, says);
         match says {
@@ -171,7 +185,10 @@ pub(crate) fn apply(
             }
         }
     }
-    for field in before.fields().filter(|field| !told.iter().any(|told| told.field == **field)) {
+    for field in before
+        .fields()
+        .filter(|field| !told.iter().any(|told| told.field == **field))
+    {
         take_back(&mut changes, &before, field, service);
     }
     changes.record(&before, &after);

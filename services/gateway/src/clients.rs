@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use groundplane_runtime::grpc::Channel;
 
+#[cfg(test)]
+pub(crate) use ports::PoolEvents;
 pub(crate) use ports::{Bgp, Eip, Instances, Ipam, PoolFeed};
 
 /// A call that only reads or decides takes no longer.
@@ -43,7 +45,12 @@ pub(crate) struct Services {
 impl Services {
     /// The services behind these channels.
     pub(crate) fn over(channels: Channels) -> Self {
-        let Channels { ipam, eip, bgp, instances } = channels;
+        let Channels {
+            ipam,
+            eip,
+            bgp,
+            instances,
+        } = channels;
         Self {
             pools: Arc::new(ports::IpamOverGrpc::new(ipam.clone())),
             ipam: Arc::new(ports::IpamOverGrpc::new(ipam)),

@@ -88,7 +88,10 @@ mod tests {
         for point in Point::ALL {
             assert_eq!(Point::named(point.name()), Some(point));
         }
-        assert_eq!(Point::named("release.after-status"), Some(Point::ReleaseAfterStatus));
+        assert_eq!(
+            Point::named("release.after-status"),
+            Some(Point::ReleaseAfterStatus)
+        );
         assert_eq!(Point::named("after-everything"), None);
     }
 }

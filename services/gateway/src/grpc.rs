@@ -21,7 +21,9 @@ use error::GatewayError;
 
 /// What we serve.
 pub(crate) fn routes(gateway: &Arc<Gateway>) -> Routes {
-    Routes::new(GatewayServiceServer::new(GatewayApi { gateway: Arc::clone(gateway) }))
+    Routes::new(GatewayServiceServer::new(GatewayApi {
+        gateway: Arc::clone(gateway),
+    }))
 }
 
 struct GatewayApi {
@@ -34,7 +36,9 @@ impl GatewayService for GatewayApi {
         &self,
         request: Request<pb::ExplainObjectRequest>,
     ) -> Result<Response<pb::ExplainObjectResponse>, Status> {
-        Ok(Response::new(explain::object(&self.gateway, request.into_inner()).await?))
+        Ok(Response::new(
+            explain::object(&self.gateway, request.into_inner()).await?,
+        ))
     }
 
     async fn get_endpoint_status(
@@ -44,11 +48,17 @@ impl GatewayService for GatewayApi {
         Err(GatewayError::NoEndpoint.into())
     }
 
-    async fn overview(&self, _: Request<pb::OverviewRequest>) -> Result<Response<pb::OverviewResponse>, Status> {
+    async fn overview(
+        &self,
+        _: Request<pb::OverviewRequest>,
+    ) -> Result<Response<pb::OverviewResponse>, Status> {
         Ok(Response::new(overview::overview(&self.gateway).await))
     }
 
-    async fn list_pools(&self, _: Request<pb::ListPoolsRequest>) -> Result<Response<pb::ListPoolsResponse>, Status> {
+    async fn list_pools(
+        &self,
+        _: Request<pb::ListPoolsRequest>,
+    ) -> Result<Response<pb::ListPoolsResponse>, Status> {
         Ok(Response::new(lists::pools(&self.gateway).await?))
     }
 
@@ -56,35 +66,49 @@ impl GatewayService for GatewayApi {
         &self,
         request: Request<pb::ListAddressesRequest>,
     ) -> Result<Response<pb::ListAddressesResponse>, Status> {
-        Ok(Response::new(lists::addresses(&self.gateway, request.into_inner()).await?))
+        Ok(Response::new(
+            lists::addresses(&self.gateway, request.into_inner()).await?,
+        ))
     }
 
     async fn list_machines(
         &self,
         request: Request<pb::ListMachinesRequest>,
     ) -> Result<Response<pb::ListMachinesResponse>, Status> {
-        Ok(Response::new(lists::machines(&self.gateway, request.into_inner()).await?))
+        Ok(Response::new(
+            lists::machines(&self.gateway, request.into_inner()).await?,
+        ))
     }
 
     async fn list_peers(
         &self,
         request: Request<pb::ListPeersRequest>,
     ) -> Result<Response<pb::ListPeersResponse>, Status> {
-        Ok(Response::new(lists::peers(&self.gateway, request.into_inner()).await?))
+        Ok(Response::new(
+            lists::peers(&self.gateway, request.into_inner()).await?,
+        ))
     }
 
     async fn accept_store(
         &self,
         request: Request<pb::AcceptStoreRequest>,
     ) -> Result<Response<pb::AcceptStoreResponse>, Status> {
-        Ok(Response::new(store::accept(&self.gateway, &request.into_inner().store_id).await?))
+        Ok(Response::new(
+            store::accept(&self.gateway, &request.into_inner().store_id).await?,
+        ))
     }
 }
 
 /// How old the caches may be, as the contract writes it.
 fn cache_age(gateway: &Gateway) -> Option<prost_types::Duration> {
     let cluster = &gateway.cluster;
-    cluster.nodes.index.age().max(cluster.services.index.age()).try_into().ok()
+    cluster
+        .nodes
+        .index
+        .age()
+        .max(cluster.services.index.age())
+        .try_into()
+        .ok()
 }
 
 #[cfg(test)]

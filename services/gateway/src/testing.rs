@@ -67,7 +67,17 @@ impl World {
             pools: Arc::clone(&ipam) as _,
         };
         let gateway = Arc::new(Gateway::new(config, cluster, services, Queues::new(), &context));
-        Self { api, instances, bgp, eip, ipam, gateway, events: recorded, leads, context }
+        Self {
+            api,
+            instances,
+            bgp,
+            eip,
+            ipam,
+            gateway,
+            events: recorded,
+            leads,
+            context,
+        }
     }
 
     /// Puts a node into the API server, and into the cache as a watch would.
@@ -81,8 +91,13 @@ impl World {
 
     /// Puts a Service into the API server, and into the cache as a watch would.
     pub(crate) fn service(&self, service: Value) -> Key {
-        let namespace = service["metadata"]["namespace"].as_str().unwrap_or("default").to_owned();
-        let stored = self.api.put(&format!("/api/v1/namespaces/{namespace}/services"), service);
+        let namespace = service["metadata"]["namespace"]
+            .as_str()
+            .unwrap_or("default")
+            .to_owned();
+        let stored = self
+            .api
+            .put(&format!("/api/v1/namespaces/{namespace}/services"), service);
         let service: ServiceObject = serde_json::from_value(stored).unwrap();
         let key = service.key.clone();
         self.gateway.cluster.services.index.apply(service);
@@ -93,7 +108,11 @@ impl World {
     pub(crate) fn catch_up(&self, key: &Key) {
         match self.api.get(&format!("/api/v1/nodes/{}", key.name)) {
             Some(node) => {
-                self.gateway.cluster.nodes.index.apply(serde_json::from_value(node).unwrap());
+                self.gateway
+                    .cluster
+                    .nodes
+                    .index
+                    .apply(serde_json::from_value(node).unwrap());
             }
             None => {
                 if let Some(node) = self.gateway.cluster.nodes.get(key) {

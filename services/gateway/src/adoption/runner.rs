@@ -19,7 +19,10 @@ use crate::controllers::service::{Scope, WAITS_FOR_ADDRESS};
 use crate::gateway::Gateway;
 
 /// Pauses while ipam is away.
-const PAUSES: Backoff = Backoff { first: Duration::from_millis(200), longest: Duration::from_secs(10) };
+const PAUSES: Backoff = Backoff {
+    first: Duration::from_millis(200),
+    longest: Duration::from_secs(10),
+};
 
 /// How often the store is asked for its revision, so that the lease names one that is not long ago.
 const STORE_PERIOD: Duration = Duration::from_secs(10);
@@ -53,7 +56,9 @@ pub(super) async fn run(gateway: &Gateway) {
 /// One term. Ends with the lease only.
 async fn lead(gateway: &Gateway) {
     let inherited = gateway.cluster.leader.inherited();
-    let revision = inherited.get(names::LEASE_STORE_REVISION).and_then(|text| text.parse().ok());
+    let revision = inherited
+        .get(names::LEASE_STORE_REVISION)
+        .and_then(|text| text.parse().ok());
     let mut trusted = Trusted {
         store: inherited.get(names::LEASE_STORE_ID).cloned().unwrap_or_default(),
         revision: revision.unwrap_or_default(),
@@ -84,7 +89,10 @@ async fn lead(gateway: &Gateway) {
 async fn adopt(gateway: &Gateway, trusted: &mut Trusted) -> Result<(), RpcError> {
     let accepted = gateway.adoption.inner.accepted.lock().clone();
     if let Some(store) = &accepted {
-        *trusted = Trusted { store: store.clone(), revision: 0 };
+        *trusted = Trusted {
+            store: store.clone(),
+            revision: 0,
+        };
     }
     let cluster = gateway.cluster.identity.known().await;
     let scope = Scope::of(&gateway.config);
@@ -98,7 +106,10 @@ async fn adopt(gateway: &Gateway, trusted: &mut Trusted) -> Result<(), RpcError>
         kinds: vec![groundplane_core::OwnerKind::Service.to_string()],
     };
     let answer = gateway.services.ipam.adopt(request).await?;
-    *trusted = Trusted { store: answer.store_id.clone(), revision: answer.revision };
+    *trusted = Trusted {
+        store: answer.store_id.clone(),
+        revision: answer.revision,
+    };
     remember(gateway, trusted);
     if accepted.is_some() {
         let mut waiting = gateway.adoption.inner.accepted.lock();
@@ -127,15 +138,26 @@ async fn adopt(gateway: &Gateway, trusted: &mut Trusted) -> Result<(), RpcError>
 fn remember(gateway: &Gateway, trusted: &Trusted) {
     let Trusted { store, revision } = trusted.clone();
     gateway.cluster.leader.annotate(names::LEASE_STORE_ID, &store);
-    gateway.cluster.leader.annotate(names::LEASE_STORE_REVISION, &revision.to_string());
+    gateway
+        .cluster
+        .leader
+        .annotate(names::LEASE_STORE_REVISION, &revision.to_string());
     gateway.adoption.set(Standing::Adopted { store, revision });
 }
 
 /// Looks at the Services again whose address is disputed, covered by no pool, or taken from them: they are told.
 fn wake_concerned(gateway: &Gateway, answer: &AdoptResponse) {
-    let of_conflicts = answer.conflicts.iter().filter_map(|conflict| conflict.holding.as_ref());
-    let holdings = of_conflicts.chain(&answer.uncovered).filter_map(|holding| holding.owner.as_ref());
-    let evicted = answer.evicted.iter().filter_map(|allocation| allocation.owner.as_ref());
+    let of_conflicts = answer
+        .conflicts
+        .iter()
+        .filter_map(|conflict| conflict.holding.as_ref());
+    let holdings = of_conflicts
+        .chain(&answer.uncovered)
+        .filter_map(|holding| holding.owner.as_ref());
+    let evicted = answer
+        .evicted
+        .iter()
+        .filter_map(|allocation| allocation.owner.as_ref());
     for key in holdings.chain(evicted).filter_map(key_of) {
         gateway.held.reconsider_one(&key);
         gateway.queues.services.wake(key);
@@ -150,7 +172,10 @@ fn key_of(owner: &Owner) -> Option<Key> {
 /// ipam has a store that this cluster does not trust. Waits until a person says so, or a while.
 async fn refused(gateway: &Gateway, trusted: &Trusted, error: &RpcError) {
     let offered = error.metadata.get("store_id").cloned().unwrap_or_default();
-    let standing = Standing::Refused { trusted: trusted.store.clone(), offered: offered.clone() };
+    let standing = Standing::Refused {
+        trusted: trusted.store.clone(),
+        offered: offered.clone(),
+    };
     if gateway.adoption.standing() != standing {
         error!(
             trusted = trusted.store,

@@ -15,10 +15,13 @@ use crate::controllers::service::{Scope, addresses, has_finalizer, is_ours, owne
 pub(super) fn holdings(services: &[Arc<ServiceObject>], scope: &Scope, cluster: &ClusterId) -> Vec<Holding> {
     let mut holdings: Vec<Holding> = services
         .iter()
-        .filter(|service| scope.has(service) && (!service.deleting || has_finalizer(service) || is_ours(service)))
+        .filter(|service| {
+            scope.has(service) && (!service.deleting || has_finalizer(service) || is_ours(service))
+        })
         .filter_map(|service| {
-            let prefixes: Vec<String> =
-                addresses(service).map(|address| Prefix::host(address).to_string()).collect();
+            let prefixes: Vec<String> = addresses(service)
+                .map(|address| Prefix::host(address).to_string())
+                .collect();
             (!prefixes.is_empty()).then(|| Holding {
                 owner: Some(owner(cluster, &service.key)),
                 owner_uid: service.uid.to_string(),
@@ -28,7 +31,12 @@ pub(super) fn holdings(services: &[Arc<ServiceObject>], scope: &Scope, cluster: 
         })
         .collect();
     holdings.sort_by(|a, b| {
-        let name = |holding: &Holding| holding.owner.as_ref().map(|o| (o.namespace.clone(), o.name.clone()));
+        let name = |holding: &Holding| {
+            holding
+                .owner
+                .as_ref()
+                .map(|o| (o.namespace.clone(), o.name.clone()))
+        };
         name(a).cmp(&name(b))
     });
     holdings

@@ -17,7 +17,10 @@ pub(crate) struct Record(BTreeMap<Field, Box<str>>);
 impl Record {
     /// The record that the Service carries. Entries that cannot be read are nobody's.
     pub(crate) fn of(service: &ServiceObject) -> Self {
-        let text = service.annotations.get(names::SERVICE_ANNOUNCED).unwrap_or_default();
+        let text = service
+            .annotations
+            .get(names::SERVICE_ANNOUNCED)
+            .unwrap_or_default();
         let entries = text.split_whitespace().filter_map(|entry| entry.split_once('='));
         let field = |name: &str| match name {
             LOAD_BALANCER_IP => Field::LoadBalancerIp,

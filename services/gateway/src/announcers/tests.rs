@@ -13,8 +13,11 @@ fn service(annotations: Value, load_balancer_ip: &str) -> ServiceObject {
 
 /// The Service after the changes were written, as the API server would hold it.
 fn written(service: &ServiceObject, changes: &Changes) -> ServiceObject {
-    let mut annotations: BTreeMap<String, String> =
-        service.annotations.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+    let mut annotations: BTreeMap<String, String> = service
+        .annotations
+        .iter()
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect();
     for (key, value) in &changes.annotations {
         match value {
             Some(value) => annotations.insert(key.clone(), value.clone()),
@@ -33,7 +36,10 @@ fn addresses(text: &[&str]) -> Vec<IpAddr> {
 }
 
 fn set(pairs: &[(&str, &str)]) -> BTreeMap<String, Option<String>> {
-    pairs.iter().map(|(key, value)| ((*key).to_owned(), Some((*value).to_owned()))).collect()
+    pairs
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), Some((*value).to_owned())))
+        .collect()
 }
 
 /// E35: the spec and the annotation that kube-vip reads carry the address.
@@ -46,24 +52,39 @@ fn kube_vip_is_told_by_annotation_and_by_the_spec() {
         Changes {
             annotations: set(&[
                 ("kube-vip.io/loadbalancerIPs", "192.0.2.7"),
-                ("groundplane.dev/announced", "kube-vip.io/loadbalancerIPs=192.0.2.7 spec.loadBalancerIP=192.0.2.7"),
+                (
+                    "groundplane.dev/announced",
+                    "kube-vip.io/loadbalancerIPs=192.0.2.7 spec.loadBalancerIP=192.0.2.7"
+                ),
             ]),
             load_balancer_ip: Some(Some("192.0.2.7".to_owned())),
         }
     );
     let told = written(&fresh, &changes);
-    assert_eq!(apply(&KubeVip, &told, &addresses(&["192.0.2.7"])), Ok(Changes::default()), "said twice");
+    assert_eq!(
+        apply(&KubeVip, &told, &addresses(&["192.0.2.7"])),
+        Ok(Changes::default()),
+        "said twice"
+    );
 }
 
 #[test]
 fn two_families_do_not_fit_into_the_spec() {
-    let changes = apply(&KubeVip, &service(json!({}), ""), &addresses(&["192.0.2.7", "2001:db8::7"])).unwrap();
+    let changes = apply(
+        &KubeVip,
+        &service(json!({}), ""),
+        &addresses(&["192.0.2.7", "2001:db8::7"]),
+    )
+    .unwrap();
     assert_eq!(changes.load_balancer_ip, None);
     assert_eq!(
         changes.annotations,
         set(&[
             ("kube-vip.io/loadbalancerIPs", "192.0.2.7,2001:db8::7"),
-            ("groundplane.dev/announced", "kube-vip.io/loadbalancerIPs=192.0.2.7,2001:db8::7"),
+            (
+                "groundplane.dev/announced",
+                "kube-vip.io/loadbalancerIPs=192.0.2.7,2001:db8::7"
+            ),
         ])
     );
 }
@@ -72,7 +93,10 @@ fn two_families_do_not_fit_into_the_spec() {
 #[test]
 fn removal_leaves_the_service_as_it_was() {
     for announcer in all() {
-        for before in [service(json!({}), ""), service(json!({"groundplane.dev/pool": "a"}), "192.0.2.7")] {
+        for before in [
+            service(json!({}), ""),
+            service(json!({"groundplane.dev/pool": "a"}), "192.0.2.7"),
+        ] {
             let changes = apply(&*announcer, &before, &addresses(&["192.0.2.7"])).unwrap();
             let told = written(&before, &changes);
             assert_eq!(written(&told, &remove(&told)), before, "{}", announcer.name());
@@ -90,7 +114,10 @@ fn empty_writes_nothing() {
 #[test]
 fn a_word_of_the_user_that_agrees_stays_the_users() {
     let user = service(json!({"kube-vip.io/loadbalancerIPs": "192.0.2.7"}), "192.0.2.7");
-    assert_eq!(apply(&KubeVip, &user, &addresses(&["192.0.2.7"])), Ok(Changes::default()));
+    assert_eq!(
+        apply(&KubeVip, &user, &addresses(&["192.0.2.7"])),
+        Ok(Changes::default())
+    );
     assert_eq!(remove(&user), Changes::default());
 }
 
@@ -105,14 +132,23 @@ fn a_contradiction_is_refused_where_the_backend_would_follow_it() {
     );
     let spec = service(json!({}), "192.0.2.9");
     let changes = apply(&KubeVip, &spec, &addresses(&["192.0.2.7"])).unwrap();
-    assert_eq!(changes.load_balancer_ip, None, "kube-vip reads its annotation first");
+    assert_eq!(
+        changes.load_balancer_ip, None,
+        "kube-vip reads its annotation first"
+    );
 }
 
 #[test]
 fn a_field_that_somebody_changed_is_not_ours_any_more() {
     let fresh = service(json!({}), "");
-    let told = written(&fresh, &apply(&KubeVip, &fresh, &addresses(&["192.0.2.7"])).unwrap());
-    let edit = Changes { load_balancer_ip: Some(Some("192.0.2.9".to_owned())), ..Changes::default() };
+    let told = written(
+        &fresh,
+        &apply(&KubeVip, &fresh, &addresses(&["192.0.2.7"])).unwrap(),
+    );
+    let edit = Changes {
+        load_balancer_ip: Some(Some("192.0.2.9".to_owned())),
+        ..Changes::default()
+    };
     let edited = written(&told, &edit);
     assert_eq!(remove(&edited).load_balancer_ip, None);
     assert!(!Record::of(&edited).wrote(&Field::LoadBalancerIp, Some("192.0.2.9")));
@@ -121,7 +157,10 @@ fn a_field_that_somebody_changed_is_not_ours_any_more() {
 #[test]
 fn a_new_announcer_takes_back_what_the_old_one_was_told() {
     let fresh = service(json!({}), "");
-    let told = written(&fresh, &apply(&KubeVip, &fresh, &addresses(&["192.0.2.7"])).unwrap());
+    let told = written(
+        &fresh,
+        &apply(&KubeVip, &fresh, &addresses(&["192.0.2.7"])).unwrap(),
+    );
     let changes = apply(&Empty, &told, &addresses(&["192.0.2.7"])).unwrap();
     assert_eq!(written(&told, &changes), fresh);
 }
@@ -129,8 +168,17 @@ fn a_new_announcer_takes_back_what_the_old_one_was_told() {
 #[test]
 fn our_own_word_follows_the_addresses() {
     let fresh = service(json!({}), "");
-    let told = written(&fresh, &apply(&KubeVip, &fresh, &addresses(&["192.0.2.7"])).unwrap());
-    let moved = written(&told, &apply(&KubeVip, &told, &addresses(&["192.0.2.8"])).unwrap());
+    let told = written(
+        &fresh,
+        &apply(&KubeVip, &fresh, &addresses(&["192.0.2.7"])).unwrap(),
+    );
+    let moved = written(
+        &told,
+        &apply(&KubeVip, &told, &addresses(&["192.0.2.8"])).unwrap(),
+    );
     assert_eq!(&*moved.load_balancer_ip, "192.0.2.8");
-    assert_eq!(moved.annotations.get("kube-vip.io/loadbalancerIPs"), Some("192.0.2.8"));
+    assert_eq!(
+        moved.annotations.get("kube-vip.io/loadbalancerIPs"),
+        Some("192.0.2.8")
+    );
 }

@@ -11,7 +11,6 @@ use groundplane_proto::{bgp, eip, instances, ipam};
 use groundplane_runtime::grpc::{Channel, RpcError};
 use tonic::Request;
 
-
 use super::{CLOUD_DEADLINE, DEADLINE};
 
 /// A port and its implementation over gRPC, from the list of its calls.
@@ -70,8 +69,6 @@ port! {
 port! {
     /// Who speaks BGP with whom.
     Bgp, BgpOverGrpc, BgpServiceClient, bgp;
-    /// Switches BGP on for the project.
-    ensure_project(EnsureProjectRequest) -> EnsureProjectResponse within CLOUD_DEADLINE;
     /// Makes sure that a machine has its sessions, and tells its peers.
     ensure_machine(EnsureMachineRequest) -> EnsureMachineResponse within CLOUD_DEADLINE;
     /// The peers of every machine.
@@ -119,7 +116,10 @@ pub(crate) trait PoolFeed: Send + Sync {
 #[async_trait]
 impl PoolFeed for IpamOverGrpc {
     async fn open(&self) -> Result<PoolEvents, RpcError> {
-        let request = ipam::v1::WatchRequest { revision: 0, pools_only: true };
+        let request = ipam::v1::WatchRequest {
+            revision: 0,
+            pools_only: true,
+        };
         let events = self.0.clone().watch(request).await?.into_inner();
         Ok(events.map(|event| event.map_err(RpcError::from)).boxed())
     }

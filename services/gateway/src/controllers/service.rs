@@ -48,7 +48,10 @@ pub(crate) use requests::{owner, requests, selector};
 pub(crate) const WAITS_FOR_ADDRESS: &str = "an address";
 
 /// Pauses while a service or a cloud is away.
-const OUTAGES: Backoff = Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(60) };
+const OUTAGES: Backoff = Backoff {
+    first: Duration::from_millis(500),
+    longest: Duration::from_secs(60),
+};
 
 /// A Service without an address is told of an outage from this failure on: a blink is not worth two writes.
 const TELL_OUTAGE_FROM: u32 = 3;
@@ -69,7 +72,11 @@ enum Stop {
     /// What it asks for cannot be, until something changes.
     Refused(Refusal),
     /// Somebody has to be waited for. `tell`: at once, and not after a while.
-    Outage { refusal: Refusal, tell: bool, at_least: Duration },
+    Outage {
+        refusal: Refusal,
+        tell: bool,
+        at_least: Duration,
+    },
     /// The cache is behind: look again.
     Stale,
 }
@@ -84,7 +91,11 @@ impl Stop {
             | ErrorKind::AlreadyExists
             | ErrorKind::Precondition
             | ErrorKind::Exhausted => Self::Refused(refusal),
-            _ => Self::Outage { refusal, tell: false, at_least: error.retry_after.unwrap_or_default() },
+            _ => Self::Outage {
+                refusal,
+                tell: false,
+                at_least: error.retry_after.unwrap_or_default(),
+            },
         }
     }
 }
@@ -94,7 +105,11 @@ impl ServiceController {
     pub(crate) fn new(gateway: Arc<Gateway>) -> Self {
         let scope = Scope::of(&gateway.config);
         let announcer = announcers::configured(gateway.config.announcer);
-        Self { gateway, scope, announcer }
+        Self {
+            gateway,
+            scope,
+            announcer,
+        }
     }
 
     /// Patches, and says which step it was if it fails.
@@ -105,7 +120,12 @@ impl ServiceController {
         doing: &'static str,
         patch: kube::api::Patch<serde_json::Value>,
     ) -> Result<Arc<ServiceObject>, Stop> {
-        let patched = self.gateway.cluster.services.patch(&service.key, part, &patch).await;
+        let patched = self
+            .gateway
+            .cluster
+            .services
+            .patch(&service.key, part, &patch)
+            .await;
         patched.map_err(|error| Stop::Write { doing, error })
     }
 
@@ -116,9 +136,16 @@ impl ServiceController {
             return Ok(());
         }
         let patch = patch::status(service, None, &condition, self.gateway.clock.now());
-        self.gateway.cluster.services.patch(&service.key, Part::Status, &patch).await?;
+        self.gateway
+            .cluster
+            .services
+            .patch(&service.key, Part::Status, &patch)
+            .await?;
         let message = format!("Error syncing load balancer: {}", condition.message);
-        self.gateway.cluster.events.record(service, Event::warning("SyncLoadBalancerFailed", message));
+        self.gateway
+            .cluster
+            .events
+            .record(service, Event::warning("SyncLoadBalancerFailed", message));
         Ok(())
     }
 
@@ -141,10 +168,15 @@ impl ServiceController {
                     Err(error) => self.write_failed(service.as_deref(), "condition", &error),
                 }
             }
-            Stop::Outage { refusal, tell, at_least } => {
+            Stop::Outage {
+                refusal,
+                tell,
+                at_least,
+            } => {
                 let outages = self.gateway.held.outage(key);
                 warn!(%refusal, outages, "waiting for a service");
-                if let Some(service) = service.filter(|service| service.ingress.is_empty() && !service.deleting)
+                if let Some(service) =
+                    service.filter(|service| service.ingress.is_empty() && !service.deleting)
                     && (tell || outages >= TELL_OUTAGE_FROM)
                     && let Err(error) = self.tell(&service, &refusal).await
                 {
@@ -167,8 +199,12 @@ impl ServiceController {
         warn!(%error, cause = std::error::Error::source(error).map(tracing::field::display), doing, "not written");
         let api_is_away = matches!(error, WriteError::Timeout | WriteError::Unavailable(_));
         if let Some(service) = service.filter(|_| !api_is_away) {
-            let message = format!("Error syncing load balancer: failed to update load balancer {doing}: {error}");
-            self.gateway.cluster.events.record(service, Event::warning("SyncLoadBalancerFailed", message));
+            let message =
+                format!("Error syncing load balancer: failed to update load balancer {doing}: {error}");
+            self.gateway
+                .cluster
+                .events
+                .record(service, Event::warning("SyncLoadBalancerFailed", message));
         }
         after_write(error)
     }
@@ -181,15 +217,23 @@ impl ServiceController {
             Plan::Refuse(refusal) => refusal.condition(service).is_told(service.condition.as_ref()),
             Plan::Hold(wish) => {
                 let held: Vec<_> = addresses(service).collect();
-                let ready = service.condition.as_ref().is_some_and(|condition| &*condition.status == "True");
+                let ready = service
+                    .condition
+                    .as_ref()
+                    .is_some_and(|condition| &*condition.status == "True");
                 let served = |want: &wish::Want| {
-                    let address = held.iter().find(|address| groundplane_core::Family::of(**address) == want.family);
-                    want.optional || address.is_some_and(|address| want.address.is_none_or(|wanted| wanted == *address))
+                    let address = held
+                        .iter()
+                        .find(|address| groundplane_core::Family::of(**address) == want.family);
+                    want.optional
+                        || address.is_some_and(|address| want.address.is_none_or(|wanted| wanted == *address))
                 };
                 ready
                     && has_finalizer(service)
-                    && (self.announcer.status_writer() == StatusWriter::Backend || wish.wants.iter().all(served))
-                    && announcers::apply(&*self.announcer, service, &held).is_ok_and(|changes| changes.is_empty())
+                    && (self.announcer.status_writer() == StatusWriter::Backend
+                        || wish.wants.iter().all(served))
+                    && announcers::apply(&*self.announcer, service, &held)
+                        .is_ok_and(|changes| changes.is_empty())
             }
         }
     }
@@ -198,7 +242,11 @@ impl ServiceController {
 /// Starts it.
 pub(crate) fn start(gateway: &Arc<Gateway>, context: &Context) {
     if gateway.config.controllers.service {
-        controllers::run(ServiceController::new(Arc::clone(gateway)), gateway, &context.tasks);
+        controllers::run(
+            ServiceController::new(Arc::clone(gateway)),
+            gateway,
+            &context.tasks,
+        );
     }
 }
 
@@ -237,11 +285,19 @@ impl Controller for ServiceController {
     }
 
     fn due(&self) -> Vec<Key> {
-        self.gateway.cluster.services.index.keys(|service| !self.is_settled(service))
+        self.gateway
+            .cluster
+            .services
+            .index
+            .keys(|service| !self.is_settled(service))
     }
 
     fn all(&self) -> Vec<Key> {
         self.gateway.held.reconsider_all();
-        self.gateway.cluster.services.index.keys(|service| plan(service, &self.scope) != Plan::Ignore)
+        self.gateway
+            .cluster
+            .services
+            .index
+            .keys(|service| plan(service, &self.scope) != Plan::Ignore)
     }
 }

@@ -8,7 +8,9 @@ use tonic::Status;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum GatewayError {
     /// No controller for the API endpoint yet.
-    #[error("this release has no endpoint controller; point clients at a load balancer or a virtual IP of your own")]
+    #[error(
+        "this release has no endpoint controller; point clients at a load balancer or a virtual IP of your own"
+    )]
     NoEndpoint,
     /// A kind of object that we do not explain.
     #[error("`{0}` is no kind that can be explained; ask for `service` or `node`")]
@@ -32,7 +34,9 @@ pub(super) enum GatewayError {
     #[error("ipam has the store `{present}`, not `{asked}`")]
     OtherStore { present: String, asked: String },
     /// The store was accepted, but not adopted in time.
-    #[error("the store is accepted, and ipam has not been told yet what the cluster holds; it goes on in the background")]
+    #[error(
+        "the store is accepted, and ipam has not been told yet what the cluster holds; it goes on in the background"
+    )]
     Adopting,
     /// A service behind us failed.
     #[error(transparent)]
@@ -72,9 +76,13 @@ impl From<GatewayError> for Status {
         let mut details = Details::default();
         match &error {
             GatewayError::Service(error) => return forward("gateway", error),
-            GatewayError::NotFound { kind, name } => details.resource = Some(((*kind).to_owned(), name.clone())),
+            GatewayError::NotFound { kind, name } => {
+                details.resource = Some(((*kind).to_owned(), name.clone()))
+            }
             GatewayError::Kind(_) => details.violations.push(("kind".to_owned(), error.to_string())),
-            GatewayError::NoStore => details.violations.push(("store_id".to_owned(), error.to_string())),
+            GatewayError::NoStore => details
+                .violations
+                .push(("store_id".to_owned(), error.to_string())),
             GatewayError::OtherStore { present, .. } => {
                 details.metadata.push(("store_id".to_owned(), present.clone()));
             }

@@ -15,7 +15,11 @@ pub(super) async fn object(
     gateway: &Gateway,
     request: ExplainObjectRequest,
 ) -> Result<ExplainObjectResponse, GatewayError> {
-    let ExplainObjectRequest { kind, namespace, name } = request;
+    let ExplainObjectRequest {
+        kind,
+        namespace,
+        name,
+    } = request;
     match kind.to_ascii_lowercase().as_str() {
         "service" => service::explain(gateway, &Key::namespaced(&namespace, &name)).await,
         "node" => node::explain(gateway, &Key::cluster_wide(&name)).await,
@@ -27,13 +31,20 @@ pub(super) async fn object(
 fn find<T: Slim>(index: &Index<T>, kind: &'static str, key: &Key) -> Result<std::sync::Arc<T>, GatewayError> {
     match index.get(key) {
         Some(object) => Ok(object),
-        None if index.is_synced() => Err(GatewayError::NotFound { kind, name: key.to_string() }),
+        None if index.is_synced() => Err(GatewayError::NotFound {
+            kind,
+            name: key.to_string(),
+        }),
         None => Err(GatewayError::NotSynced),
     }
 }
 
 fn step(title: &str, ok: bool, detail: impl Into<String>) -> Step {
-    Step { title: title.to_owned(), ok, detail: detail.into() }
+    Step {
+        title: title.to_owned(),
+        ok,
+        detail: detail.into(),
+    }
 }
 
 /// The answer in one sentence: the first thing that is not as it should be.

@@ -16,7 +16,11 @@ use crate::gateway::Gateway;
 
 /// Every pool, and how full it is.
 pub(super) async fn pools(gateway: &Gateway) -> Result<pb::ListPoolsResponse, GatewayError> {
-    let answer = gateway.services.ipam.list_pools(ipam::v1::ListPoolsRequest {}).await?;
+    let answer = gateway
+        .services
+        .ipam
+        .list_pools(ipam::v1::ListPoolsRequest {})
+        .await?;
     Ok(pb::ListPoolsResponse { pools: answer.pools })
 }
 
@@ -26,11 +30,22 @@ pub(super) async fn addresses(
     request: pb::ListAddressesRequest,
 ) -> Result<pb::ListAddressesResponse, GatewayError> {
     let cluster = gateway.cluster.identity.get().ok_or(GatewayError::NoCluster)?;
-    let pb::ListAddressesRequest { page_size, page_token } = request;
-    let request = eip::v1::ListAddressesRequest { cluster: cluster.to_string(), page_size, page_token };
+    let pb::ListAddressesRequest {
+        page_size,
+        page_token,
+    } = request;
+    let request = eip::v1::ListAddressesRequest {
+        cluster: cluster.to_string(),
+        page_size,
+        page_token,
+    };
     let page = gateway.services.eip.list_addresses(request).await?;
     let unowned = page.addresses.iter().any(|held| held.owner.is_none());
-    let by_address = if unowned { services_by_address(gateway) } else { HashMap::new() };
+    let by_address = if unowned {
+        services_by_address(gateway)
+    } else {
+        HashMap::new()
+    };
     let row = |held: HeldAddress| {
         let address = held.address.unwrap_or_default();
         let known = || {
@@ -51,7 +66,11 @@ pub(super) async fn addresses(
         }
     };
     Ok(pb::ListAddressesResponse {
-        addresses: page.addresses.into_iter().map(row).collect::<Vec<pb::AddressRow>>(),
+        addresses: page
+            .addresses
+            .into_iter()
+            .map(row)
+            .collect::<Vec<pb::AddressRow>>(),
         next_page_token: page.next_page_token,
     })
 }
@@ -59,7 +78,9 @@ pub(super) async fn addresses(
 fn services_by_address(gateway: &Gateway) -> HashMap<IpAddr, Key> {
     let services = gateway.cluster.services.index.all();
     let of = |service: &Arc<ServiceObject>| {
-        ingress(service).map(|address| (address, service.key.clone())).collect::<Vec<_>>()
+        ingress(service)
+            .map(|address| (address, service.key.clone()))
+            .collect::<Vec<_>>()
     };
     services.iter().flat_map(of).collect()
 }
@@ -69,8 +90,15 @@ pub(super) async fn machines(
     gateway: &Gateway,
     request: pb::ListMachinesRequest,
 ) -> Result<pb::ListMachinesResponse, GatewayError> {
-    let pb::ListMachinesRequest { page_size, page_token } = request;
-    let request = instances::v1::ListMachinesRequest { page_size, page_token, fresh: false };
+    let pb::ListMachinesRequest {
+        page_size,
+        page_token,
+    } = request;
+    let request = instances::v1::ListMachinesRequest {
+        page_size,
+        page_token,
+        fresh: false,
+    };
     let page = gateway.services.instances.list_machines(request).await?;
     let nodes = nodes_by_machine(gateway);
     let row = |machine: instances::v1::Machine| pb::MachineRow {
@@ -87,7 +115,9 @@ pub(super) async fn machines(
 fn nodes_by_machine(gateway: &Gateway) -> HashMap<String, String> {
     let nodes = gateway.cluster.nodes.index.all();
     let named = nodes.iter().filter(|node| !node.provider_id.is_empty());
-    named.map(|node| (bare(&node.provider_id).to_owned(), node.name().to_owned())).collect()
+    named
+        .map(|node| (bare(&node.provider_id).to_owned(), node.name().to_owned()))
+        .collect()
 }
 
 /// The part behind the scheme.
@@ -100,8 +130,18 @@ pub(super) async fn peers(
     gateway: &Gateway,
     request: pb::ListPeersRequest,
 ) -> Result<pb::ListPeersResponse, GatewayError> {
-    let pb::ListPeersRequest { page_size, page_token } = request;
-    let page = gateway.services.bgp.list_peers(bgp::v1::ListPeersRequest { page_size, page_token }).await?;
+    let pb::ListPeersRequest {
+        page_size,
+        page_token,
+    } = request;
+    let page = gateway
+        .services
+        .bgp
+        .list_peers(bgp::v1::ListPeersRequest {
+            page_size,
+            page_token,
+        })
+        .await?;
     let nodes = nodes_by_machine(gateway);
     let named = |mut machine: bgp::v1::MachinePeers| {
         if machine.node.is_empty() {

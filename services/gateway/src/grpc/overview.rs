@@ -23,23 +23,36 @@ pub(super) async fn overview(gateway: &Gateway) -> OverviewResponse {
     let cluster = &gateway.cluster;
     let scope = Scope::of(&gateway.config);
     let services = cluster.services.index.all();
-    let ours = services.iter().filter(|service| matches!(plan(service, &scope), Plan::Hold(_) | Plan::Refuse(_)));
+    let ours = services
+        .iter()
+        .filter(|service| matches!(plan(service, &scope), Plan::Hold(_) | Plan::Refuse(_)));
     let (mut count, mut ready) = (0_usize, 0_usize);
     for service in ours {
         count += 1;
         ready += usize::from(is_ours(service) && !service.ingress.is_empty());
     }
     let nodes = cluster.nodes.index.all();
-    let initialized = nodes.iter().filter(|node| node.taint(names::TAINT_UNINITIALIZED).is_none()).count();
+    let initialized = nodes
+        .iter()
+        .filter(|node| node.taint(names::TAINT_UNINITIALIZED).is_none())
+        .count();
     let (store_id, store_revision) = match gateway.adoption.standing() {
         Standing::Adopted { store, revision } => (store, revision),
         Standing::Refused { trusted, .. } => (trusted, 0),
         Standing::Waiting => Default::default(),
     };
-    let queues = [&gateway.queues.nodes, &gateway.queues.bgp, &gateway.queues.services];
+    let queues = [
+        &gateway.queues.nodes,
+        &gateway.queues.bgp,
+        &gateway.queues.services,
+    ];
     OverviewResponse {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        cluster: cluster.identity.get().map(|id| id.to_string()).unwrap_or_default(),
+        cluster: cluster
+            .identity
+            .get()
+            .map(|id| id.to_string())
+            .unwrap_or_default(),
         driver: gateway.config.driver().to_owned(),
         leader: cluster.leader.is_leader(),
         leader_identity: cluster.leader.identity().to_owned(),
@@ -67,11 +80,26 @@ fn length(queue: &Queue) -> usize {
 /// Asks each service for something small.
 async fn dependencies(gateway: &Gateway) -> BTreeMap<String, String> {
     let services = &gateway.services;
-    let cluster = gateway.cluster.identity.get().map(|id| id.to_string()).unwrap_or_default();
-    let addresses = eip::v1::ListAddressesRequest { cluster, page_size: 1, page_token: String::new() };
-    let machines =
-        instances::v1::ListMachinesRequest { page_size: 1, page_token: String::new(), fresh: false };
-    let peers = bgp::v1::ListPeersRequest { page_size: 1, page_token: String::new() };
+    let cluster = gateway
+        .cluster
+        .identity
+        .get()
+        .map(|id| id.to_string())
+        .unwrap_or_default();
+    let addresses = eip::v1::ListAddressesRequest {
+        cluster,
+        page_size: 1,
+        page_token: String::new(),
+    };
+    let machines = instances::v1::ListMachinesRequest {
+        page_size: 1,
+        page_token: String::new(),
+        fresh: false,
+    };
+    let peers = bgp::v1::ListPeersRequest {
+        page_size: 1,
+        page_token: String::new(),
+    };
     let (ipam, eip, instances, bgp) = tokio::join!(
         answers(services.ipam.get_store(ipam::v1::GetStoreRequest {})),
         answers(services.eip.list_addresses(addresses)),
@@ -84,9 +112,14 @@ async fn dependencies(gateway: &Gateway) -> BTreeMap<String, String> {
         }
         _ => ipam,
     };
-    [("ipam", ipam), ("eip", eip), ("instances", instances), ("bgp", bgp)]
-        .map(|(name, state)| (name.to_owned(), state))
-        .into()
+    [
+        ("ipam", ipam),
+        ("eip", eip),
+        ("instances", instances),
+        ("bgp", bgp),
+    ]
+    .map(|(name, state)| (name.to_owned(), state))
+    .into()
 }
 
 /// `ready`, or why not.

@@ -20,11 +20,26 @@ pub(super) async fn accept(gateway: &Gateway, store: &str) -> Result<AcceptStore
     if !gateway.cluster.leader.is_leader() {
         return Err(GatewayError::NotLeader);
     }
-    let present = gateway.services.ipam.get_store(GetStoreRequest {}).await?.store_id;
+    let present = gateway
+        .services
+        .ipam
+        .get_store(GetStoreRequest {})
+        .await?
+        .store_id;
     if present != store {
-        return Err(GatewayError::OtherStore { present, asked: store.to_owned() });
+        return Err(GatewayError::OtherStore {
+            present,
+            asked: store.to_owned(),
+        });
     }
-    warn!(store, "this store of ipam is trusted from now on, as a person asked");
+    warn!(
+        store,
+        "this store of ipam is trusted from now on, as a person asked"
+    );
     gateway.adoption.accept(store);
-    if gateway.adoption.adopts(store, PATIENCE).await { Ok(AcceptStoreResponse {}) } else { Err(GatewayError::Adopting) }
+    if gateway.adoption.adopts(store, PATIENCE).await {
+        Ok(AcceptStoreResponse {})
+    } else {
+        Err(GatewayError::Adopting)
+    }
 }

@@ -1,0 +1,180 @@
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use tonic::Code;
+use tonic_types::StatusExt as _;
+
+use super::*;
+use crate::config::Config;
+use crate::testing::{World, settled_node};
+
+fn api(world: &World) -> GatewayApi {
+    GatewayApi {
+        gateway: Arc::clone(&world.gateway),
+    }
+}
+
+fn service(ip: &str) -> Value {
+    json!({
+        "metadata": { "name": "web", "namespace": "default", "uid": "u1" },
+        "spec": { "type": "LoadBalancer", "ipFamilies": ["IPv4"] },
+        "status": { "loadBalancer": { "ingress": if ip.is_empty() { json!([]) } else { json!([{ "ip": ip }]) } } },
+    })
+}
+
+async fn explain(world: &World, kind: &str, name: &str) -> Result<pb::ExplainObjectResponse, Status> {
+    let request = pb::ExplainObjectRequest {
+        kind: kind.to_owned(),
+        namespace: "default".to_owned(),
+        name: name.to_owned(),
+    };
+    api(world)
+        .explain_object(Request::new(request))
+        .await
+        .map(Response::into_inner)
+}
+
+#[tokio::test]
+async fn a_service_without_an_address_is_explained_step_by_step() {
+    let world = World::new(Config::default());
+    world.service(service(""));
+    let answer = explain(&world, "service", "web").await.unwrap();
+    let titles: Vec<_> = answer
+        .steps
+        .iter()
+        .map(|step| (step.title.as_str(), step.ok))
+        .collect();
+    assert_eq!(
+        titles,
+        [
+            ("exists", true),
+            ("managed by groundplane", true),
+            ("request", true),
+            ("finalizer", false),
+            ("address", false),
+            ("announcer", true),
+            ("status", false),
+        ]
+    );
+    assert!(answer.summary.starts_with("finalizer: "), "{}", answer.summary);
+    assert_eq!(answer.steps[4].detail, "no pool has a free address");
+}
+
+#[tokio::test]
+async fn what_is_not_ours_is_said_to_be_anothers() {
+    let world = World::new(Config::default());
+    let mut foreign = service("192.0.2.7");
+    foreign["spec"]["loadBalancerClass"] = json!("example.com/other");
+    world.service(foreign);
+    let answer = explain(&world, "service", "web").await.unwrap();
+    assert_eq!(
+        answer.summary,
+        "managed by groundplane: its class example.com/other is another controller's"
+    );
+}
+
+#[tokio::test]
+async fn what_does_not_exist_is_not_found() {
+    let world = World::new(Config::default());
+    assert_eq!(
+        explain(&world, "service", "nobody").await.unwrap_err().code(),
+        Code::NotFound
+    );
+    assert_eq!(
+        explain(&world, "node", "nobody").await.unwrap_err().code(),
+        Code::NotFound
+    );
+    assert_eq!(
+        explain(&world, "pod", "nobody").await.unwrap_err().code(),
+        Code::InvalidArgument
+    );
+}
+
+#[tokio::test]
+async fn a_node_is_explained_by_its_machine() {
+    let world = World::new(Config::default());
+    world.node(settled_node("n", "True"));
+    let answer = explain(&world, "node", "n").await.unwrap();
+    assert_eq!(
+        answer.summary,
+        "machine: MACHINE_NOT_FOUND: scripted MACHINE_NOT_FOUND"
+    );
+}
+
+#[tokio::test]
+async fn the_overview_counts_and_tells_who_is_away() {
+    let world = World::new(Config::default());
+    world.service(service(""));
+    world.node(settled_node("n", "True"));
+    let answer = api(&world)
+        .overview(Request::new(pb::OverviewRequest {}))
+        .await
+        .unwrap()
+        .into_inner();
+    assert_eq!(
+        (
+            answer.services,
+            answer.services_with_address,
+            answer.nodes,
+            answer.nodes_initialized
+        ),
+        (1, 0, 1, 1)
+    );
+    assert!(answer.leader);
+    assert_eq!(
+        (answer.driver.as_str(), answer.cluster.as_str()),
+        ("static", "cluster-1")
+    );
+    assert_eq!(answer.dependencies["ipam"], "ready");
+    assert_eq!(
+        answer.dependencies["bgp"],
+        "NOT_IMPLEMENTED: scripted NOT_IMPLEMENTED"
+    );
+}
+
+#[tokio::test]
+async fn an_owner_that_the_cloud_does_not_tell_is_the_service_with_that_address() {
+    let world = World::new(Config::default());
+    world.service(service("192.0.2.7"));
+    world.eip.hold("default/web", "u1", "192.0.2.7");
+    let request = pb::ListAddressesRequest::default();
+    let answer = api(&world)
+        .list_addresses(Request::new(request))
+        .await
+        .unwrap()
+        .into_inner();
+    assert_eq!(answer.addresses.len(), 1);
+    assert_eq!(answer.addresses[0].owner.as_ref().unwrap().name, "web");
+}
+
+#[tokio::test]
+async fn only_the_store_that_is_there_can_be_accepted_and_only_by_the_leader() {
+    let world = World::new(Config::default());
+    world.ipam.store("store-2", 1);
+    let accept = |store: &str| {
+        let request = pb::AcceptStoreRequest {
+            store_id: store.to_owned(),
+        };
+        let api = api(&world);
+        async move { api.accept_store(Request::new(request)).await.map(drop) }
+    };
+    assert_eq!(accept("").await.unwrap_err().code(), Code::InvalidArgument);
+    let other = accept("store-3").await.unwrap_err();
+    assert_eq!(other.code(), Code::FailedPrecondition);
+    assert_eq!(
+        other.get_details_error_info().unwrap().metadata["store_id"],
+        "store-2"
+    );
+    crate::adoption::start(&world.gateway, &world.context);
+    accept("store-2").await.unwrap();
+    world.leads.send_replace(None);
+    assert_eq!(accept("store-2").await.unwrap_err().code(), Code::Unavailable);
+}
+
+#[tokio::test]
+async fn what_comes_later_says_so() {
+    let world = World::new(Config::default());
+    let answer = api(&world)
+        .get_endpoint_status(Request::new(pb::GetEndpointStatusRequest {}))
+        .await;
+    assert_eq!(answer.unwrap_err().code(), Code::Unimplemented);
+}

@@ -55,7 +55,9 @@ impl FakeApi {
         if object["metadata"]["uid"].is_null() {
             object["metadata"]["uid"] = json!(format!("uid-{}", state.version));
         }
-        state.objects.insert(format!("{collection}/{name}"), object.clone());
+        state
+            .objects
+            .insert(format!("{collection}/{name}"), object.clone());
         object
     }
 
@@ -71,7 +73,11 @@ impl FakeApi {
 
     /// The next `times` calls that start with `call` (`PATCH /api/v1/nodes`) fail with `code`.
     pub(crate) fn fail(&self, call: &str, code: u16, times: usize) {
-        self.state.lock().failures.push(Failure { call: call.to_owned(), code, times });
+        self.state.lock().failures.push(Failure {
+            call: call.to_owned(),
+            code,
+            times,
+        });
     }
 
     /// Calls that start with `call` are never answered.
@@ -88,21 +94,35 @@ impl FakeApi {
         let (parts, body) = request.into_parts();
         let body = body.collect_bytes().await?;
         let path = parts.uri.path().to_owned();
-        let kind = parts.headers.get(http::header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        let kind = parts
+            .headers
+            .get(http::header::CONTENT_TYPE)
+            .and_then(|kind| kind.to_str().ok());
         let strategic = kind == Some("application/strategic-merge-patch+json");
         let outcome = self.state.lock().handle(&parts.method, &path, &body, strategic);
         let Some((code, body)) = outcome else {
             return std::future::pending().await;
         };
-        Ok(Response::builder().status(StatusCode::from_u16(code)?).body(Body::from(body.into_bytes()))?)
+        Ok(Response::builder()
+            .status(StatusCode::from_u16(code)?)
+            .body(Body::from(body.into_bytes()))?)
     }
 }
 
 impl State {
-    fn handle(&mut self, method: &Method, path: &str, body: &Bytes, strategic: bool) -> Option<(u16, String)> {
+    fn handle(
+        &mut self,
+        method: &Method,
+        path: &str,
+        body: &Bytes,
+        strategic: bool,
+    ) -> Option<(u16, String)> {
         let call = format!("{method} {path}");
         self.journal.push(call.clone());
-        let failure = self.failures.iter_mut().find(|f| f.times > 0 && call.starts_with(&f.call));
+        let failure = self
+            .failures
+            .iter_mut()
+            .find(|f| f.times > 0 && call.starts_with(&f.call));
         if let Some(failure) = failure {
             failure.times -= 1;
             return (failure.code != HANG).then(|| error(failure.code));
@@ -129,7 +149,14 @@ impl State {
         if !uid.is_null() && *uid != object["metadata"]["uid"] {
             return error(409);
         }
-        merge(object, &if strategic { plain(object, change) } else { change.clone() });
+        merge(
+            object,
+            &if strategic {
+                plain(object, change)
+            } else {
+                change.clone()
+            },
+        );
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         (200, object.to_string())
@@ -145,7 +172,10 @@ impl State {
             }
         }
         self.objects.remove(path);
-        (200, json!({ "kind": "Status", "apiVersion": "v1", "status": "Success" }).to_string())
+        (
+            200,
+            json!({ "kind": "Status", "apiVersion": "v1", "status": "Success" }).to_string(),
+        )
     }
 }
 
@@ -162,7 +192,9 @@ fn plain(object: &Value, patch: &Value) -> Value {
     let mut plain = patch.clone();
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let metadata = plain["metadata"].as_object_mut().unwrap();
-    let removed = metadata.remove("$deleteFromPrimitiveList/finalizers").unwrap_or_default();
+    let removed = metadata
+        .remove("$deleteFromPrimitiveList/finalizers")
+        .unwrap_or_default();
     let mut finalizers = list(&object["metadata"]["finalizers"]);
     finalizers.extend(list(&patch["metadata"]["finalizers"]));
     finalizers.retain(|finalizer| !list(&removed).contains(finalizer));

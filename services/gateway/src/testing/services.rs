@@ -51,7 +51,10 @@ impl Instances for FakeInstances {
         let answer = self.answers.lock().get(&request.node).cloned();
         self.asked.lock().push(request);
         let machine = answer.unwrap_or_else(|| Err(rpc_error(ErrorKind::NotFound, "MACHINE_NOT_FOUND")))?;
-        Ok(instances::v1::ResolveResponse { machine: Some(machine), read_at: None })
+        Ok(instances::v1::ResolveResponse {
+            machine: Some(machine),
+            read_at: None,
+        })
     }
 
     async fn list_machines(
@@ -92,10 +95,7 @@ impl Bgp for FakeBgp {
         answer.unwrap_or_else(|| Err(rpc_error(ErrorKind::Precondition, "BGP_OFF")))
     }
 
-    async fn list_peers(
-        &self,
-        _: bgp::v1::ListPeersRequest,
-    ) -> Result<bgp::v1::ListPeersResponse, RpcError> {
+    async fn list_peers(&self, _: bgp::v1::ListPeersRequest) -> Result<bgp::v1::ListPeersResponse, RpcError> {
         Err(rpc_error(ErrorKind::Unsupported, "NOT_IMPLEMENTED"))
     }
 }

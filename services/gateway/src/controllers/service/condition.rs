@@ -71,7 +71,10 @@ pub(crate) struct Refusal {
 
 impl Refusal {
     pub(crate) fn new(reason: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { reason: reason.into(), message: message.into() }
+        Self {
+            reason: reason.into(),
+            message: message.into(),
+        }
     }
 
     /// What a service answered.
@@ -79,7 +82,10 @@ impl Refusal {
         let message = match error.kind {
             // Each try fails in other words, and the Service shall not be told anew each time.
             ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Conflict if !has_own_reason(error) => {
-                return Self::new("Unavailable", "The address service does not answer. It is tried again.");
+                return Self::new(
+                    "Unavailable",
+                    "The address service does not answer. It is tried again.",
+                );
             }
             _ => error.message.trim_end_matches('.').to_owned(),
         };
@@ -102,11 +108,23 @@ impl Refusal {
             (reason, message)
         } else if is_ours(service) {
             let kept = if is_adopted(service) { KEPT_ADOPTED } else { KEPT };
-            (kept.to_owned(), format!("Keeps {addresses}, but does not get what it asks for ({reason}): {message}"))
+            (
+                kept.to_owned(),
+                format!("Keeps {addresses}, but does not get what it asks for ({reason}): {message}"),
+            )
         } else {
-            (FOREIGN.to_owned(), format!("Has {addresses}, which groundplane did not give, and is left alone ({reason}): {message}"))
+            (
+                FOREIGN.to_owned(),
+                format!(
+                    "Has {addresses}, which groundplane did not give, and is left alone ({reason}): {message}"
+                ),
+            )
         };
-        Condition { ready: false, reason, message }
+        Condition {
+            ready: false,
+            reason,
+            message,
+        }
     }
 }
 
@@ -118,7 +136,10 @@ impl fmt::Display for Refusal {
 
 /// Reasons that a service gives for being away, and that a user can do something about.
 fn has_own_reason(error: &RpcError) -> bool {
-    matches!(&*error.reason, "ADOPTING" | "UNKNOWN_STORE" | "STORE_UNAVAILABLE" | "CLOUD_UNAVAILABLE" | "RATE_LIMITED")
+    matches!(
+        &*error.reason,
+        "ADOPTING" | "UNKNOWN_STORE" | "STORE_UNAVAILABLE" | "CLOUD_UNAVAILABLE" | "RATE_LIMITED"
+    )
 }
 
 /// What would help.
@@ -132,9 +153,15 @@ fn advice(reason: &str) -> Option<&'static str> {
         "POOL_EXHAUSTED" => {
             "Add addresses to a pool, or delete Services that need theirs no longer. It is tried again as soon as one is free."
         }
-        "QUOTA_EXCEEDED" => "Raise the quota, or delete Services that need their addresses no longer. It is tried again.",
-        "ALREADY_HOLDS" => "Take the request back, or delete the Service and create it with the other address.",
-        "UID_MISMATCH" => "It is tried again once the addresses of the Service that had this name before are back.",
+        "QUOTA_EXCEEDED" => {
+            "Raise the quota, or delete Services that need their addresses no longer. It is tried again."
+        }
+        "ALREADY_HOLDS" => {
+            "Take the request back, or delete the Service and create it with the other address."
+        }
+        "UID_MISMATCH" => {
+            "It is tried again once the addresses of the Service that had this name before are back."
+        }
         "ADOPTING" => "It is tried again as soon as ipam knows what this cluster holds.",
         "STORE_UNAVAILABLE" | "CLOUD_UNAVAILABLE" | "RATE_LIMITED" => "It is tried again.",
         _ => return None,
@@ -145,15 +172,27 @@ fn advice(reason: &str) -> Option<&'static str> {
 fn camel_case(reason: &str) -> String {
     let word = |word: &str| {
         let mut letters = word.chars();
-        letters.next().map(|first| first.to_ascii_uppercase().to_string() + &letters.as_str().to_ascii_lowercase())
+        letters
+            .next()
+            .map(|first| first.to_ascii_uppercase().to_string() + &letters.as_str().to_ascii_lowercase())
     };
-    let name: String = reason.split('_').filter_map(word).filter(|word| word.chars().all(|c| c.is_ascii_alphanumeric())).collect();
-    if name.is_empty() { "Refused".to_owned() } else { name }
+    let name: String = reason
+        .split('_')
+        .filter_map(word)
+        .filter(|word| word.chars().all(|c| c.is_ascii_alphanumeric()))
+        .collect();
+    if name.is_empty() {
+        "Refused".to_owned()
+    } else {
+        name
+    }
 }
 
 fn capitalised(text: &str) -> String {
     let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().to_string() + letters.as_str())
+    letters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().to_string() + letters.as_str()
+    })
 }
 
 /// What the status says, for messages.
@@ -161,12 +200,22 @@ pub(crate) fn ingress(service: &ServiceObject) -> String {
     let text: Vec<&str> = service
         .ingress
         .iter()
-        .map(|ingress| if ingress.ip.is_empty() { &*ingress.hostname } else { &*ingress.ip })
+        .map(|ingress| {
+            if ingress.ip.is_empty() {
+                &*ingress.hostname
+            } else {
+                &*ingress.ip
+            }
+        })
         .collect();
     text.join(", ")
 }
 
 /// `192.0.2.7, 2001:db8::7`.
 pub(crate) fn list(addresses: &[IpAddr]) -> String {
-    addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", ")
+    addresses
+        .iter()
+        .map(IpAddr::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
 }

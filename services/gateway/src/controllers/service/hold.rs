@@ -35,7 +35,11 @@ impl ServiceController {
     /// Sees to it that the Service holds what it wants, and that everybody knows.
     pub(super) async fn hold(&self, service: Arc<ServiceObject>, wish: &Wish) -> Result<Outcome, Stop> {
         // What others gave it is taken over before anything is written: where that fails, nothing is.
-        let mut service = if wish.foreign { service } else { self.finalized(service).await? };
+        let mut service = if wish.foreign {
+            service
+        } else {
+            self.finalized(service).await?
+        };
         let desired = self.addressed(&service, wish).await?;
         pass(Point::AfterEnsure);
         service = self.finalized(service).await?;
@@ -50,7 +54,9 @@ impl ServiceController {
         if has_finalizer(&service) {
             return Ok(service);
         }
-        let service = self.patch(&service, Part::Main, "finalizer", patch::finalizer(&service)).await?;
+        let service = self
+            .patch(&service, Part::Main, "finalizer", patch::finalizer(&service))
+            .await?;
         pass(Point::AfterFinalizer);
         Ok(service)
     }
@@ -59,7 +65,9 @@ impl ServiceController {
     async fn addressed(&self, service: &ServiceObject, wish: &Wish) -> Result<Desired, Stop> {
         let known = self.gateway.held.get(&service.key);
         let fresh_for = self.gateway.config.cloud_resync.0 * 2;
-        let held = known.as_ref().and_then(|known| known.holds(&service.uid, wish.fingerprint, fresh_for));
+        let held = known
+            .as_ref()
+            .and_then(|known| known.holds(&service.uid, wish.fingerprint, fresh_for));
         // What somebody else gave it has to be taken over first, whatever it held before.
         let held = held.filter(|_| !wish.foreign);
         if let Some(desired) = held {
@@ -138,17 +146,24 @@ impl ServiceController {
             return Err(Stop::Stale);
         }
         let uid = error.metadata.get("holder_uid").map_or("", String::as_str);
-        info!(uid, "the Service that had this name is gone; its addresses go back");
+        info!(
+            uid,
+            "the Service that had this name is gone; its addresses go back"
+        );
         self.give_back(&service.key, uid).await
     }
 
     /// The UID of the Service with this name, by a read of the API server; `None`: there is none.
     pub(super) async fn live_uid(&self, key: &Key) -> Result<Option<Box<str>>, Stop> {
-        let api: Api<Seen<ServiceObject>> = Api::namespaced(self.gateway.cluster.client.clone(), &key.namespace);
+        let api: Api<Seen<ServiceObject>> =
+            Api::namespaced(self.gateway.cluster.client.clone(), &key.namespace);
         let unread = |error: &dyn std::fmt::Display| {
             warn!(%error, "the Service could not be read");
             Stop::Outage {
-                refusal: Refusal::new("Unavailable", "The API server does not answer. It is tried again."),
+                refusal: Refusal::new(
+                    "Unavailable",
+                    "The API server does not answer. It is tried again.",
+                ),
                 tell: false,
                 at_least: Duration::ZERO,
             }
@@ -176,7 +191,11 @@ impl ServiceController {
             }
             let (refusal, at_least) = (Refusal::from_error(&error), error.retry_after.unwrap_or_default());
             // Whatever it says, it is tried until it succeeds: nothing else frees the address.
-            Stop::Outage { refusal, tell: false, at_least }
+            Stop::Outage {
+                refusal,
+                tell: false,
+                at_least,
+            }
         })?;
         if !released.released.is_empty() {
             let prefixes: Vec<&str> = released.released.iter().map(|address| &*address.prefix).collect();
@@ -191,19 +210,28 @@ impl ServiceController {
         service: Arc<ServiceObject>,
         desired: &Desired,
     ) -> Result<Arc<ServiceObject>, Stop> {
-        let changes = announcers::apply(&*self.announcer, &service, &desired.addresses).map_err(|contradiction| {
-            let message = format!("{contradiction}. Remove it, or ask for that address by it.");
-            Stop::Refused(Refusal::new("AnnouncerConflict", message))
-        })?;
+        let changes =
+            announcers::apply(&*self.announcer, &service, &desired.addresses).map_err(|contradiction| {
+                let message = format!("{contradiction}. Remove it, or ask for that address by it.");
+                Stop::Refused(Refusal::new("AnnouncerConflict", message))
+            })?;
         if changes.is_empty() {
             return Ok(service);
         }
-        self.patch(&service, Part::Main, "announcement", patch::announce(&service, &changes)).await
+        self.patch(
+            &service,
+            Part::Main,
+            "announcement",
+            patch::announce(&service, &changes),
+        )
+        .await
     }
 
     /// The status says it, and one event.
     async fn told(&self, service: &ServiceObject, wish: &Wish, desired: &Desired) -> Result<(), Stop> {
-        let Desired { addresses, condition, .. } = desired;
+        let Desired {
+            addresses, condition, ..
+        } = desired;
         let adopted = wish.foreign || condition::is_adopted(service);
         let says = self.announcer.status_writer() == StatusWriter::Backend
             || status_says(service, addresses, adopted);
@@ -217,10 +245,17 @@ impl ServiceController {
         let list = condition::list(addresses);
         info!(addresses = list, "the Service has its addresses");
         let events = &self.gateway.cluster.events;
-        events.record(&*service, Event::normal("EnsuredLoadBalancer", format!("Ensured load balancer with {list}")));
+        events.record(
+            &*service,
+            Event::normal(
+                "EnsuredLoadBalancer",
+                format!("Ensured load balancer with {list}"),
+            ),
+        );
         let nodes = &self.gateway.cluster.nodes.index;
         if nodes.is_synced() && nodes.len() == 0 {
-            let message = format!("There are no available nodes for LoadBalancer; {list} is held all the same");
+            let message =
+                format!("There are no available nodes for LoadBalancer; {list} is held all the same");
             events.record(&*service, Event::warning("UnAvailableLoadBalancer", message));
         }
         Ok(())

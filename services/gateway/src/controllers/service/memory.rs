@@ -30,13 +30,20 @@ pub(crate) struct Known {
 impl Known {
     /// Nothing is known yet.
     pub(crate) fn new(uid: &str) -> Self {
-        Self { uid: uid.into(), fingerprint: 0, verified: None, stale: false, outages: 0 }
+        Self {
+            uid: uid.into(),
+            fingerprint: 0,
+            verified: None,
+            stale: false,
+            outages: 0,
+        }
     }
 
     /// What the Service holds, if that was asked for the same wish and not too long ago.
     pub(crate) fn holds(&self, uid: &str, fingerprint: u64, fresh_for: Duration) -> Option<&Desired> {
         let (desired, at) = self.verified.as_ref()?;
-        let valid = *self.uid == *uid && self.fingerprint == fingerprint && !self.stale && at.elapsed() < fresh_for;
+        let valid =
+            *self.uid == *uid && self.fingerprint == fingerprint && !self.stale && at.elapsed() < fresh_for;
         valid.then_some(desired)
     }
 }
@@ -71,7 +78,12 @@ impl Memory {
 
     /// Lets the next look at those Services ask the address service again which would take more. Returns which these are.
     pub(crate) fn reconsider_incomplete(&self) -> Vec<Key> {
-        self.reconsider(|known| known.verified.as_ref().is_some_and(|(desired, _)| desired.incomplete))
+        self.reconsider(|known| {
+            known
+                .verified
+                .as_ref()
+                .is_some_and(|(desired, _)| desired.incomplete)
+        })
     }
 
     /// The same for one.

@@ -29,10 +29,15 @@ pub(crate) fn desired(
     let mut held = Vec::new();
     for address in &answer.addresses {
         if address.state() == State::Pending {
-            let message = "The cloud has not approved the address yet. It is looked at again every 30 seconds.";
+            let message =
+                "The cloud has not approved the address yet. It is looked at again every 30 seconds.";
             return Err(Refusal::new(condition::PENDING, message));
         }
-        let prefix = address.prefix.parse::<Prefix>().ok().filter(|prefix| prefix.is_host());
+        let prefix = address
+            .prefix
+            .parse::<Prefix>()
+            .ok()
+            .filter(|prefix| prefix.is_host());
         let Some(prefix) = prefix else {
             return Err(unusable(&format!("`{}` is not one address", address.prefix)));
         };
@@ -60,17 +65,28 @@ pub(crate) fn desired(
         let why = missing.message.trim_end_matches('.');
         message = format!("{message} It does without {family}: {why}.");
     }
-    let reason = if adopted { condition::ADOPTED } else { condition::ASSIGNED };
+    let reason = if adopted {
+        condition::ADOPTED
+    } else {
+        condition::ASSIGNED
+    };
     Ok(Desired {
         incomplete: addresses.len() < wish.wants.len(),
         addresses,
-        condition: Condition { ready: true, reason: reason.to_owned(), message },
+        condition: Condition {
+            ready: true,
+            reason: reason.to_owned(),
+            message,
+        },
     })
 }
 
 /// The address service did not keep its contract.
 fn unusable(what: &str) -> Refusal {
-    Refusal::new("UnusableAnswer", format!("The address service gave an answer that cannot be used: {what}. It is tried again."))
+    Refusal::new(
+        "UnusableAnswer",
+        format!("The address service gave an answer that cannot be used: {what}. It is tried again."),
+    )
 }
 
 /// Names the status exactly these addresses? Their order and their ports are left to whoever else writes it: kube-vip adds ports to
@@ -80,7 +96,11 @@ pub(crate) fn status_says(service: &ServiceObject, addresses: &[IpAddr], adopted
     let as_ours = |ingress: &Ingress| {
         ingress.hostname.is_empty() && (adopted || matches!(&*ingress.ip_mode, "" | "VIP"))
     };
-    let told: BTreeSet<Option<IpAddr>> = service.ingress.iter().map(|ingress| ingress.ip.parse().ok()).collect();
+    let told: BTreeSet<Option<IpAddr>> = service
+        .ingress
+        .iter()
+        .map(|ingress| ingress.ip.parse().ok())
+        .collect();
     let wanted: BTreeSet<Option<IpAddr>> = addresses.iter().copied().map(Some).collect();
     service.ingress.iter().all(as_ours) && service.ingress.len() == addresses.len() && told == wanted
 }

@@ -43,11 +43,16 @@ pub(crate) fn status(
 ) -> Patch<Value> {
     let mut status = Map::new();
     if let Some(addresses) = ingress {
-        let entries: Vec<Value> =
-            addresses.iter().map(|address| json!({ "ip": address, "ipMode": "VIP" })).collect();
+        let entries: Vec<Value> = addresses
+            .iter()
+            .map(|address| json!({ "ip": address, "ipMode": "VIP" }))
+            .collect();
         status.insert("loadBalancer".to_owned(), json!({ "ingress": entries }));
     }
-    let told = service.condition.as_ref().filter(|told| &*told.status == condition.status());
+    let told = service
+        .condition
+        .as_ref()
+        .filter(|told| &*told.status == condition.status());
     let since = told.and_then(|told| told.last_transition_time.as_deref());
     // To the second, as the API server keeps it.
     let now = now.round(jiff::Unit::Second).unwrap_or(now).to_string();

@@ -69,7 +69,11 @@ pub(crate) struct Wish {
 pub(crate) fn plan(service: &ServiceObject, scope: &Scope) -> Plan {
     if !scope.has(service) || service.deleting {
         let finalizer = owns_finalizer(service, scope);
-        return if finalizer || has_traces(service) { Plan::Release { finalizer } } else { Plan::Ignore };
+        return if finalizer || has_traces(service) {
+            Plan::Release { finalizer }
+        } else {
+            Plan::Ignore
+        };
     }
     match hold(service, scope) {
         Ok(wish) => Plan::Hold(wish),
@@ -93,7 +97,10 @@ impl Scope {
     pub(crate) fn has(&self, service: &ServiceObject) -> bool {
         service.kind == ServiceType::LoadBalancer
             && self.has_class(&service.class)
-            && service.annotations.get(names::SERVICE_MANAGED).is_none_or(|value| value.trim() != "false")
+            && service
+                .annotations
+                .get(names::SERVICE_MANAGED)
+                .is_none_or(|value| value.trim() != "false")
             && (self.namespaces.is_empty() || self.namespaces.contains(&*service.key.namespace))
     }
 
@@ -106,11 +113,17 @@ impl Scope {
             "its type is not LoadBalancer".to_owned()
         } else if !self.has_class(&service.class) {
             match &*service.class {
-                "" => format!("it has no class, and only Services of class {} are ours", self.class),
+                "" => format!(
+                    "it has no class, and only Services of class {} are ours",
+                    self.class
+                ),
                 other => format!("its class {other} is another controller's"),
             }
         } else if !self.namespaces.is_empty() && !self.namespaces.contains(&*service.key.namespace) {
-            format!("namespace {} is not among those that groundplane serves", service.key.namespace)
+            format!(
+                "namespace {} is not among those that groundplane serves",
+                service.key.namespace
+            )
         } else {
             format!("annotation {} says that it is not ours", names::SERVICE_MANAGED)
         })
@@ -127,7 +140,10 @@ impl Scope {
 
 /// Does the Service carry the finalizer?
 pub(crate) fn has_finalizer(service: &ServiceObject) -> bool {
-    service.finalizers.iter().any(|finalizer| &**finalizer == names::SERVICE_FINALIZER)
+    service
+        .finalizers
+        .iter()
+        .any(|finalizer| &**finalizer == names::SERVICE_FINALIZER)
 }
 
 /// Is the finalizer of a Service that we do not serve, or not for long, ours to remove?
@@ -175,34 +191,59 @@ fn hold(service: &ServiceObject, scope: &Scope) -> Result<Wish, Refusal> {
             want.address = addresses(service).find(|address| Family::of(*address) == want.family);
         }
     }
-    Ok(Wish { wants, pool, metro, facility, foreign, fingerprint })
+    Ok(Wish {
+        wants,
+        pool,
+        metro,
+        facility,
+        foreign,
+        fingerprint,
+    })
 }
 
 /// What the status says, as far as it is addresses.
 pub(crate) fn addresses(service: &ServiceObject) -> impl Iterator<Item = IpAddr> {
-    service.ingress.iter().filter_map(|ingress| ingress.ip.parse().ok())
+    service
+        .ingress
+        .iter()
+        .filter_map(|ingress| ingress.ip.parse().ok())
 }
 
 /// Exactly the addresses that the Service has from somebody else.
 fn adopt(service: &ServiceObject, wants: &[Want]) -> Result<Vec<Want>, Refusal> {
     let given: Vec<IpAddr> = addresses(service).collect();
     if given.len() != service.ingress.len() {
-        return Err(Refusal::new("NotAnAddress", "its status names a host, which no pool can hold."));
+        return Err(Refusal::new(
+            "NotAnAddress",
+            "its status names a host, which no pool can hold.",
+        ));
     }
     let mut adopted: Vec<Want> = Vec::new();
     for address in given {
         let family = Family::of(address);
         let want = wants.iter().find(|want| want.family == family);
         if adopted.iter().any(|want| want.family == family) || want.is_none() {
-            return Err(Refusal::new("TooManyAddresses", "it has more addresses than families."));
-        }
-        if let Some(other) = want.and_then(|want| want.address).filter(|other| *other != address) {
             return Err(Refusal::new(
-                "AlreadyHolds",
-                format!("it asks for {other}. Take the request back, or clear its status to have it served anew."),
+                "TooManyAddresses",
+                "it has more addresses than families.",
             ));
         }
-        adopted.push(Want { family, address: Some(address), optional: false });
+        if let Some(other) = want
+            .and_then(|want| want.address)
+            .filter(|other| *other != address)
+        {
+            return Err(Refusal::new(
+                "AlreadyHolds",
+                format!(
+                    "it asks for {other}. Take the request back, or clear its status to have it served anew."
+                ),
+            ));
+        }
+        adopted.push(Want {
+            family,
+            address: Some(address),
+            optional: false,
+        });
     }
     // In the order of the Service's families.
     adopted.sort_by_key(|adopted| wants.iter().position(|want| want.family == adopted.family));

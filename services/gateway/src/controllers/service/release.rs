@@ -15,7 +15,11 @@ use crate::queue::Outcome;
 
 impl ServiceController {
     /// Takes everything back. `finalizer`: the one that it carries is ours.
-    pub(super) async fn release(&self, service: Arc<ServiceObject>, finalizer: bool) -> Result<Outcome, Stop> {
+    pub(super) async fn release(
+        &self,
+        service: Arc<ServiceObject>,
+        finalizer: bool,
+    ) -> Result<Outcome, Stop> {
         let mut service = service;
         let held = finalizer || condition::is_ours(&service);
         let changes = announcers::remove(&service);
@@ -31,7 +35,9 @@ impl ServiceController {
         }
         pass(Point::ReleaseAfterRelease);
         if held && !service.deleting && !service.ingress.is_empty() {
-            service = self.patch(&service, Part::Status, "status", patch::empty_status(&service)).await?;
+            service = self
+                .patch(&service, Part::Status, "status", patch::empty_status(&service))
+                .await?;
         }
         pass(Point::ReleaseAfterStatus);
         let finalizer = finalizer && has_finalizer(&service);
@@ -50,7 +56,12 @@ impl ServiceController {
     /// A Service that the cache does not have. If we remember that it holds addresses, its finalizer was removed by force:
     /// gives them back, once the API server says that it is gone.
     pub(super) async fn vanished(&self, key: &Key) -> Outcome {
-        let Some(known) = self.gateway.held.get(key).filter(|known| known.verified.is_some()) else {
+        let Some(known) = self
+            .gateway
+            .held
+            .get(key)
+            .filter(|known| known.verified.is_some())
+        else {
             self.gateway.held.forget(key);
             return Outcome::Done;
         };

@@ -27,7 +27,10 @@ pub(crate) fn requests(wish: &Wish) -> Vec<core::AddressRequest> {
             Family::V6 => core::Family::Ipv6,
         }
         .into(),
-        address: want.address.map(|address| address.to_string()).unwrap_or_default(),
+        address: want
+            .address
+            .map(|address| address.to_string())
+            .unwrap_or_default(),
         prefix_length: 0,
         optional: want.optional,
     };
@@ -42,7 +45,11 @@ pub(crate) fn selector(service: &ServiceObject, wish: &Wish) -> core::PoolSelect
             namespace: pool.namespace.clone(),
             name: pool.name.clone(),
         }),
-        labels: service.labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
+        labels: service
+            .labels
+            .iter()
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect(),
     }
 }
 
@@ -54,7 +61,10 @@ pub(super) fn ensure(cluster: &ClusterId, service: &ServiceObject, wish: &Wish) 
         network: String::new(),
         requests: requests(wish),
         selector: Some(selector(service, wish)),
-        placement: Some(Placement { metro: wish.metro.clone(), facility: wish.facility.clone() }),
+        placement: Some(Placement {
+            metro: wish.metro.clone(),
+            facility: wish.facility.clone(),
+        }),
         fresh: false,
         request_id: groundplane_runtime::telemetry::trace::current_trace_id().unwrap_or_default(),
     }

@@ -10,8 +10,11 @@ use crate::announcers::{Field, KUBE_VIP_ADDRESSES, Record};
 use crate::cluster::objects::ServiceObject;
 
 /// Where users of other systems write the addresses that they want, in the order in which we look.
-const FOREIGN_ADDRESSES: [&str; 3] =
-    [KUBE_VIP_ADDRESSES, "metallb.io/loadBalancerIPs", "metallb.universe.tf/loadBalancerIPs"];
+const FOREIGN_ADDRESSES: [&str; 3] = [
+    KUBE_VIP_ADDRESSES,
+    "metallb.io/loadBalancerIPs",
+    "metallb.universe.tf/loadBalancerIPs",
+];
 
 /// What is wanted in one family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,11 +36,27 @@ pub(crate) struct PoolName {
 /// The families that the Service has, in its order; the second is optional where its policy only prefers it.
 pub(super) fn families(service: &ServiceObject) -> Vec<(Family, bool)> {
     // The API server always sets them. One that does not has never heard of IPv6.
-    let families: &[Family] =
-        if service.families.is_empty() { &[Family::V4] } else { &service.families };
-    let count = if &*service.family_policy == "SingleStack" { 1 } else { 2 };
-    let required = if &*service.family_policy == "PreferDualStack" { 1 } else { 2 };
-    families.iter().take(count).enumerate().map(|(at, family)| (*family, at >= required)).collect()
+    let families: &[Family] = if service.families.is_empty() {
+        &[Family::V4]
+    } else {
+        &service.families
+    };
+    let count = if &*service.family_policy == "SingleStack" {
+        1
+    } else {
+        2
+    };
+    let required = if &*service.family_policy == "PreferDualStack" {
+        1
+    } else {
+        2
+    };
+    families
+        .iter()
+        .take(count)
+        .enumerate()
+        .map(|(at, family)| (*family, at >= required))
+        .collect()
 }
 
 /// What the user wants, a family each. What we wrote for the announcer is no wish.
@@ -45,7 +64,11 @@ pub(super) fn wants(service: &ServiceObject) -> Result<Vec<Want>, Refusal> {
     let requested = requested(service)?;
     Ok(families(service)
         .into_iter()
-        .map(|(family, optional)| Want { family, address: requested.get(&family).copied(), optional })
+        .map(|(family, optional)| Want {
+            family,
+            address: requested.get(&family).copied(),
+            optional,
+        })
         .collect())
 }
 
@@ -60,7 +83,9 @@ fn requested(service: &ServiceObject) -> Result<BTreeMap<Family, IpAddr>, Refusa
         let Ok(address) = entry.parse::<IpAddr>() else {
             return Err(Refusal::new(
                 "InvalidAddress",
-                format!("`{entry}` in {place} is not an IP address. Write addresses as `192.0.2.7` or `2001:db8::7`."),
+                format!(
+                    "`{entry}` in {place} is not an IP address. Write addresses as `192.0.2.7` or `2001:db8::7`."
+                ),
             ));
         };
         let family = Family::of(address);
@@ -80,7 +105,9 @@ fn requested(service: &ServiceObject) -> Result<BTreeMap<Family, IpAddr>, Refusa
         {
             return Err(Refusal::new(
                 "InvalidAddress",
-                format!("{place} asks for two addresses of {family}, {other} and {address}. Ask for one a family."),
+                format!(
+                    "{place} asks for two addresses of {family}, {other} and {address}. Ask for one a family."
+                ),
             ));
         }
     }
@@ -108,7 +135,11 @@ fn request(service: &ServiceObject) -> Option<(String, &str)> {
 
 /// The pool that the user names.
 pub(super) fn pool(service: &ServiceObject) -> Result<Option<PoolName>, Refusal> {
-    let Some(text) = service.annotations.get(names::SERVICE_POOL).map(str::trim).filter(|text| !text.is_empty())
+    let Some(text) = service
+        .annotations
+        .get(names::SERVICE_POOL)
+        .map(str::trim)
+        .filter(|text| !text.is_empty())
     else {
         return Ok(None);
     };
@@ -116,8 +147,14 @@ pub(super) fn pool(service: &ServiceObject) -> Result<Option<PoolName>, Refusal>
     if name.is_empty() || name.contains('/') || (namespace.is_empty() && text.contains('/')) {
         return Err(Refusal::new(
             "InvalidPool",
-            format!("`{text}` in annotation {} is neither `name` nor `namespace/name`.", names::SERVICE_POOL),
+            format!(
+                "`{text}` in annotation {} is neither `name` nor `namespace/name`.",
+                names::SERVICE_POOL
+            ),
         ));
     }
-    Ok(Some(PoolName { namespace: namespace.to_owned(), name: name.to_owned() }))
+    Ok(Some(PoolName {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    }))
 }

@@ -18,16 +18,32 @@ pub(super) async fn explain(gateway: &Gateway, key: &Key) -> Result<ExplainObjec
         initialized(&node),
         power(&node),
     ];
-    let addresses: Vec<String> = node.addresses.iter().map(|address| address.address.to_string()).collect();
-    let summary = summary(&steps, || format!("node {key} is the machine {}", node.provider_id));
-    Ok(ExplainObjectResponse { summary, steps, addresses, cache_age: cache_age(gateway) })
+    let addresses: Vec<String> = node
+        .addresses
+        .iter()
+        .map(|address| address.address.to_string())
+        .collect();
+    let summary = summary(&steps, || {
+        format!("node {key} is the machine {}", node.provider_id)
+    });
+    Ok(ExplainObjectResponse {
+        summary,
+        steps,
+        addresses,
+        cache_age: cache_age(gateway),
+    })
 }
 
 async fn machine(gateway: &Gateway, node: &NodeObject) -> Step {
     let request = ResolveRequest {
         provider_id: node.provider_id.to_string(),
         node: node.name().to_owned(),
-        addresses: node.annotations.get(names::PROVIDED_NODE_IP).map(str::to_owned).into_iter().collect(),
+        addresses: node
+            .annotations
+            .get(names::PROVIDED_NODE_IP)
+            .map(str::to_owned)
+            .into_iter()
+            .collect(),
         fresh: false,
     };
     match gateway.services.instances.resolve(request).await {
@@ -46,10 +62,26 @@ async fn machine(gateway: &Gateway, node: &NodeObject) -> Step {
 
 fn initialized(node: &NodeObject) -> Step {
     let ok = node.taint(names::TAINT_UNINITIALIZED).is_none();
-    step("initialized", ok, if ok { "yes" } else { "it still has the taint of a node that waits for its cloud" })
+    step(
+        "initialized",
+        ok,
+        if ok {
+            "yes"
+        } else {
+            "it still has the taint of a node that waits for its cloud"
+        },
+    )
 }
 
 fn power(node: &NodeObject) -> Step {
     let ok = node.taint(names::TAINT_SHUTDOWN).is_none();
-    step("running", ok, if ok { "it has no shutdown taint" } else { "it has the taint of a machine that is off" })
+    step(
+        "running",
+        ok,
+        if ok {
+            "it has no shutdown taint"
+        } else {
+            "it has the taint of a machine that is off"
+        },
+    )
 }

@@ -17,8 +17,13 @@ use crate::queue::Waits;
 pub(super) async fn explain(gateway: &Gateway, key: &Key) -> Result<ExplainObjectResponse, GatewayError> {
     let service = find(&gateway.cluster.services.index, "Service", key)?;
     let scope = Scope::of(&gateway.config);
-    let addresses: Vec<String> = controller::addresses(&service).map(|address| address.to_string()).collect();
-    let mut steps = vec![step("exists", true, format!("UID {}", service.uid)), managed(&service, &scope)];
+    let addresses: Vec<String> = controller::addresses(&service)
+        .map(|address| address.to_string())
+        .collect();
+    let mut steps = vec![
+        step("exists", true, format!("UID {}", service.uid)),
+        managed(&service, &scope),
+    ];
     match controller::plan(&service, &scope) {
         Plan::Ignore => {}
         Plan::Release { .. } => steps.push(step("release", false, "its addresses are being given back")),
@@ -35,12 +40,19 @@ pub(super) async fn explain(gateway: &Gateway, key: &Key) -> Result<ExplainObjec
         let detail = match waits {
             Waits::Turn => "it is its turn".to_owned(),
             Waits::Time(time) => format!("it is looked at again in {} s", time.as_secs()),
-            Waits::Reason(reason) => format!("it waits for {reason}, and is looked at again every few minutes"),
+            Waits::Reason(reason) => {
+                format!("it waits for {reason}, and is looked at again every few minutes")
+            }
         };
         steps.push(step("queue", true, detail));
     }
     let summary = summary(&steps, || format!("{key} has {}", addresses.join(", ")));
-    Ok(ExplainObjectResponse { summary, steps, addresses, cache_age: cache_age(gateway) })
+    Ok(ExplainObjectResponse {
+        summary,
+        steps,
+        addresses,
+        cache_age: cache_age(gateway),
+    })
 }
 
 fn managed(service: &ServiceObject, scope: &Scope) -> Step {
@@ -57,8 +69,14 @@ fn wanted(wish: &Wish) -> String {
         .wants
         .iter()
         .map(|want| {
-            let what = want.address.map_or_else(|| format!("any {}", want.family), |address| address.to_string());
-            if want.optional { format!("{what} (if there is one)") } else { what }
+            let what = want
+                .address
+                .map_or_else(|| format!("any {}", want.family), |address| address.to_string());
+            if want.optional {
+                format!("{what} (if there is one)")
+            } else {
+                what
+            }
         })
         .collect();
     let pool = wish.pool.as_ref().map(|pool| {
@@ -70,7 +88,11 @@ fn wanted(wish: &Wish) -> String {
 
 fn finalizer(service: &ServiceObject) -> Step {
     let there = controller::has_finalizer(service);
-    let detail = if there { "is there".to_owned() } else { format!("{} is missing", names::SERVICE_FINALIZER) };
+    let detail = if there {
+        "is there".to_owned()
+    } else {
+        format!("{} is missing", names::SERVICE_FINALIZER)
+    };
     step("finalizer", there, detail)
 }
 
@@ -78,10 +100,16 @@ fn finalizer(service: &ServiceObject) -> Step {
 async fn address(gateway: &Gateway, service: &ServiceObject, wish: &Wish) -> Step {
     const TITLE: &str = "address";
     if !gateway.config.has_pools() {
-        return step(TITLE, controller::is_ours(service), "addresses come from the cloud; `ctl addresses` lists them");
+        return step(
+            TITLE,
+            controller::is_ours(service),
+            "addresses come from the cloud; `ctl addresses` lists them",
+        );
     }
     if let Standing::Refused { trusted, offered } = gateway.adoption.standing() {
-        let detail = format!("ipam has the store {offered}, and this cluster trusts {trusted}; if the new one is right, run `groundplane ctl store accept {offered}`");
+        let detail = format!(
+            "ipam has the store {offered}, and this cluster trusts {trusted}; if the new one is right, run `groundplane ctl store accept {offered}`"
+        );
         return step(TITLE, false, detail);
     }
     let Some(cluster) = gateway.cluster.identity.get() else {
@@ -95,7 +123,12 @@ async fn address(gateway: &Gateway, service: &ServiceObject, wish: &Wish) -> Ste
     };
     match gateway.services.ipam.explain(request).await {
         Ok(answer) => {
-            let verdicts: Vec<String> = answer.verdicts.iter().filter(|verdict| !verdict.serves).map(refused).collect();
+            let verdicts: Vec<String> = answer
+                .verdicts
+                .iter()
+                .filter(|verdict| !verdict.serves)
+                .map(refused)
+                .collect();
             let holds = !answer.allocations.is_empty();
             let detail = if holds || verdicts.is_empty() {
                 answer.summary
@@ -109,7 +142,11 @@ async fn address(gateway: &Gateway, service: &ServiceObject, wish: &Wish) -> Ste
 }
 
 fn refused(verdict: &Verdict) -> String {
-    let pool = verdict.pool.as_ref().map(|pool| pool.name.clone()).unwrap_or_default();
+    let pool = verdict
+        .pool
+        .as_ref()
+        .map(|pool| pool.name.clone())
+        .unwrap_or_default();
     format!("{pool}: {}", verdict.message)
 }
 
@@ -129,7 +166,10 @@ fn status(gateway: &Gateway, service: &ServiceObject) -> Step {
         None => "nothing has been said yet".to_owned(),
         Some(condition) => format!("{}: {}", condition.reason, condition.message),
     };
-    let ready = service.condition.as_ref().is_some_and(|condition| &*condition.status == "True");
+    let ready = service
+        .condition
+        .as_ref()
+        .is_some_and(|condition| &*condition.status == "True");
     let shown = !service.ingress.is_empty();
     let writer = announcers::configured(gateway.config.announcer).status_writer();
     let ok = ready && (shown || writer == StatusWriter::Backend);

@@ -1,0 +1,288 @@
+//! Addresses in memory: an `eip` that gives them out of a small pool, and an `ipam` that is told who holds what.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use async_trait::async_trait;
+use futures::StreamExt as _;
+use groundplane_core::ErrorKind;
+use groundplane_proto::{core, eip, ipam};
+use groundplane_runtime::grpc::RpcError;
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+
+use super::rpc_error;
+use crate::clients::{Eip, Ipam, PoolFeed};
+
+#[derive(Default)]
+struct Held {
+    /// By owner: UID and prefixes.
+    owners: BTreeMap<String, (String, Vec<String>)>,
+    free: Vec<&'static str>,
+    errors: VecDeque<RpcError>,
+    ensured: Vec<eip::v1::EnsureAddressRequest>,
+    released: Vec<(String, String)>,
+}
+
+/// An `eip` with a pool of addresses, which gives the first free one of the family.
+#[derive(Default)]
+pub(crate) struct FakeEip(Mutex<Held>);
+
+fn name(owner: Option<&core::v1::Owner>) -> String {
+    owner
+        .map(|owner| format!("{}/{}", owner.namespace, owner.name))
+        .unwrap_or_default()
+}
+
+fn prefix(address: &str) -> String {
+    format!("{address}/{}", if address.contains(':') { 128 } else { 32 })
+}
+
+impl FakeEip {
+    /// These can be given.
+    pub(crate) fn free(&self, addresses: &[&'static str]) {
+        self.0.lock().free.extend(addresses);
+    }
+
+    /// The next call fails like this.
+    pub(crate) fn fail(&self, error: RpcError) {
+        self.0.lock().errors.push_back(error);
+    }
+
+    /// What the Service holds.
+    pub(crate) fn held(&self, owner: &str) -> Vec<String> {
+        self.0
+            .lock()
+            .owners
+            .get(owner)
+            .map(|(_, prefixes)| prefixes.clone())
+            .unwrap_or_default()
+    }
+
+    /// The Service of this name and UID holds this, from before.
+    pub(crate) fn hold(&self, owner: &str, uid: &str, address: &str) {
+        self.0
+            .lock()
+            .owners
+            .insert(owner.to_owned(), (uid.to_owned(), vec![prefix(address)]));
+    }
+
+    /// Requests for addresses since the last look.
+    pub(crate) fn ensured(&self) -> Vec<eip::v1::EnsureAddressRequest> {
+        std::mem::take(&mut self.0.lock().ensured)
+    }
+
+    /// Releases since the last look: Service and UID.
+    pub(crate) fn released(&self) -> Vec<(String, String)> {
+        std::mem::take(&mut self.0.lock().released)
+    }
+}
+
+impl Held {
+    fn give(&mut self, request: &core::v1::AddressRequest) -> Result<String, RpcError> {
+        let v6 = request.family() == core::v1::Family::Ipv6;
+        let wanted = |free: &&str| match request.address.as_str() {
+            "" => free.contains(':') == v6,
+            address => **free == *address,
+        };
+        let Some(at) = self.free.iter().position(wanted) else {
+            return Err(if request.address.is_empty() {
+                rpc_error(ErrorKind::Exhausted, "POOL_EXHAUSTED")
+            } else {
+                rpc_error(ErrorKind::Precondition, "OUTSIDE_POOLS")
+            });
+        };
+        Ok(prefix(self.free.remove(at)))
+    }
+}
+
+#[async_trait]
+impl Eip for FakeEip {
+    async fn ensure_address(
+        &self,
+        request: eip::v1::EnsureAddressRequest,
+    ) -> Result<eip::v1::EnsureAddressResponse, RpcError> {
+        let mut all = self.0.lock();
+        all.ensured.push(request.clone());
+        if let Some(error) = all.errors.pop_front() {
+            return Err(error);
+        }
+        let owner = name(request.owner.as_ref());
+        let (uid, mut prefixes) = all
+            .owners
+            .get(&owner)
+            .cloned()
+            .unwrap_or_else(|| (request.owner_uid.clone(), Vec::new()));
+        if uid != request.owner_uid {
+            return Err(rpc_error(ErrorKind::Precondition, "UID_MISMATCH"));
+        }
+        let mut answer = eip::v1::EnsureAddressResponse::default();
+        for wanted in &request.requests {
+            let v6 = wanted.family() == core::v1::Family::Ipv6;
+            let held = prefixes.iter().find(|held| held.contains(':') == v6).cloned();
+            let given = match held {
+                Some(held) if wanted.address.is_empty() || prefix(&wanted.address) == held => Ok(held),
+                Some(_) => Err(rpc_error(ErrorKind::Precondition, "ALREADY_HOLDS")),
+                None => all.give(wanted).inspect(|given| prefixes.push(given.clone())),
+            };
+            match given {
+                Ok(prefix) => answer.addresses.push(eip::v1::Address {
+                    prefix,
+                    origin: "file:test".to_owned(),
+                    state: eip::v1::State::Ready.into(),
+                    user_provided: false,
+                }),
+                Err(error) if wanted.optional => answer.missing.push(eip::v1::MissingAddress {
+                    family: wanted.family,
+                    reason: error.reason,
+                    message: error.message,
+                }),
+                Err(error) => return Err(error),
+            }
+        }
+        all.owners.insert(owner, (uid, prefixes));
+        Ok(answer)
+    }
+
+    async fn release_address(
+        &self,
+        request: eip::v1::ReleaseAddressRequest,
+    ) -> Result<eip::v1::ReleaseAddressResponse, RpcError> {
+        let mut all = self.0.lock();
+        if let Some(error) = all.errors.pop_front() {
+            return Err(error);
+        }
+        let owner = name(request.owner.as_ref());
+        all.released.push((owner.clone(), request.owner_uid.clone()));
+        let mine = all
+            .owners
+            .get(&owner)
+            .is_some_and(|(uid, _)| request.owner_uid.is_empty() || *uid == request.owner_uid);
+        if mine {
+            all.owners.remove(&owner);
+        }
+        Ok(eip::v1::ReleaseAddressResponse::default())
+    }
+
+    async fn list_addresses(
+        &self,
+        _: eip::v1::ListAddressesRequest,
+    ) -> Result<eip::v1::ListAddressesResponse, RpcError> {
+        let all = self.0.lock();
+        let held = all
+            .owners
+            .values()
+            .flat_map(|(_, prefixes)| prefixes)
+            .map(|prefix| eip::v1::HeldAddress {
+                address: Some(eip::v1::Address {
+                    prefix: prefix.clone(),
+                    ..eip::v1::Address::default()
+                }),
+                owner: None,
+                since: None,
+            });
+        Ok(eip::v1::ListAddressesResponse {
+            addresses: held.collect(),
+            ..Default::default()
+        })
+    }
+}
+
+/// The sending half of a stream of pool events.
+pub(crate) type Events = mpsc::UnboundedSender<Result<ipam::v1::WatchResponse, RpcError>>;
+
+/// An `ipam` that answers as it is told, and remembers who was adopted.
+#[derive(Default)]
+pub(crate) struct FakeIpam {
+    answers: Mutex<VecDeque<Result<ipam::v1::AdoptResponse, RpcError>>>,
+    /// What it was told, each time.
+    adopted: Mutex<Vec<ipam::v1::AdoptRequest>>,
+    store: Mutex<ipam::v1::GetStoreResponse>,
+    streams: Mutex<Option<Events>>,
+}
+
+impl FakeIpam {
+    /// It has this store.
+    pub(crate) fn store(&self, id: &str, revision: u64) {
+        *self.store.lock() = ipam::v1::GetStoreResponse {
+            store_id: id.to_owned(),
+            revision,
+            kind: "memory".to_owned(),
+        };
+    }
+
+    /// The next Adopt is answered so; without an answer, all is taken over by the store.
+    pub(crate) fn answer(&self, answer: Result<ipam::v1::AdoptResponse, RpcError>) {
+        self.answers.lock().push_back(answer);
+    }
+
+    /// What it was told since the last look.
+    pub(crate) fn adopted(&self) -> Vec<ipam::v1::AdoptRequest> {
+        std::mem::take(&mut *self.adopted.lock())
+    }
+
+    /// The stream of pool events, as soon as somebody follows it.
+    pub(crate) fn events(&self) -> Option<Events> {
+        self.streams.lock().clone()
+    }
+
+    /// Ends the stream.
+    pub(crate) fn hang_up(&self) {
+        self.streams.lock().take();
+    }
+}
+
+#[async_trait]
+impl PoolFeed for FakeIpam {
+    async fn open(&self) -> Result<crate::clients::PoolEvents, RpcError> {
+        let (send, receive) = mpsc::unbounded_channel();
+        *self.streams.lock() = Some(send);
+        let stream = futures::stream::unfold(receive, |mut receive| async move {
+            let event = receive.recv().await?;
+            Some((event, receive))
+        });
+        Ok(stream.boxed())
+    }
+}
+
+#[async_trait]
+impl Ipam for FakeIpam {
+    async fn list_allocations(
+        &self,
+        _: ipam::v1::ListAllocationsRequest,
+    ) -> Result<ipam::v1::ListAllocationsResponse, RpcError> {
+        Err(rpc_error(ErrorKind::Unsupported, "NOT_IMPLEMENTED"))
+    }
+
+    async fn list_pools(
+        &self,
+        _: ipam::v1::ListPoolsRequest,
+    ) -> Result<ipam::v1::ListPoolsResponse, RpcError> {
+        Ok(ipam::v1::ListPoolsResponse::default())
+    }
+
+    async fn lookup(&self, _: ipam::v1::LookupRequest) -> Result<ipam::v1::LookupResponse, RpcError> {
+        Err(rpc_error(ErrorKind::Unsupported, "NOT_IMPLEMENTED"))
+    }
+
+    async fn explain(&self, _: ipam::v1::ExplainRequest) -> Result<ipam::v1::ExplainResponse, RpcError> {
+        Ok(ipam::v1::ExplainResponse {
+            summary: "no pool has a free address".to_owned(),
+            ..Default::default()
+        })
+    }
+
+    async fn adopt(&self, request: ipam::v1::AdoptRequest) -> Result<ipam::v1::AdoptResponse, RpcError> {
+        self.adopted.lock().push(request);
+        let store = self.store.lock().clone();
+        let all_well = ipam::v1::AdoptResponse {
+            store_id: store.store_id,
+            revision: store.revision,
+            ..ipam::v1::AdoptResponse::default()
+        };
+        self.answers.lock().pop_front().unwrap_or(Ok(all_well))
+    }
+
+    async fn get_store(&self, _: ipam::v1::GetStoreRequest) -> Result<ipam::v1::GetStoreResponse, RpcError> {
+        Ok(self.store.lock().clone())
+    }
+}
