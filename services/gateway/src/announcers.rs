@@ -100,14 +100,26 @@ pub(crate) enum Otherwise {
 pub(crate) struct Changes {
     /// Annotations to set, or to remove.
     pub(crate) annotations: BTreeMap<String, Option<String>>,
-    /// `spec.loadBalancerIP`, where it changes: to this, or to nothing.
-    pub(crate) load_balancer_ip: Option<Option<String>>,
+    /// What happens to `spec.loadBalancerIP`.
+    pub(crate) load_balancer_ip: Change,
+}
+
+/// What happens to a field.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Nothing.
+    #[default]
+    Keep,
+    /// It shall say this.
+    Set(String),
+    /// It shall say nothing.
+    Clear,
 }
 
 impl Changes {
     /// Is there nothing to write?
     pub(crate) fn is_empty(&self) -> bool {
-        self.annotations.is_empty() && self.load_balancer_ip.is_none()
+        self.annotations.is_empty() && self.load_balancer_ip == Change::Keep
     }
 
     fn set(&mut self, field: &Field, value: Option<String>) {
@@ -115,7 +127,7 @@ impl Changes {
             Field::Annotation(key) => {
                 self.annotations.insert(key.to_string(), value);
             }
-            Field::LoadBalancerIp => self.load_balancer_ip = Some(value),
+            Field::LoadBalancerIp => self.load_balancer_ip = value.map_or(Change::Clear, Change::Set),
         }
     }
 

@@ -1,6 +1,6 @@
 //! What `groundplane ctl` asks: composed from the services, and from the caches where the cluster's API is away.
 //!
-//! Nothing here changes anything, save AcceptStore. Any replica answers; what only the leader knows is said to be unknown elsewhere.
+//! Nothing here changes anything, save the acceptance of a store. Any replica answers; what only the leader knows is said to be unknown elsewhere.
 
 mod error;
 mod explain;

@@ -14,6 +14,7 @@ use crate::controllers::service::WAITS_FOR_ADDRESS;
 use crate::queue::Outcome;
 use crate::testing::{World, rpc_error};
 
+#[allow(clippy::needless_pass_by_value, reason = "called with json! in place")]
 fn service(name: &str, ip: &str, spec: Value) -> Value {
     let mut service = json!({
         "metadata": { "name": name, "namespace": "default", "uid": format!("uid-of-{name}") },

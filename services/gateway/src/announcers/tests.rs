@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
+#[allow(clippy::needless_pass_by_value, reason = "called with json! in place")]
 fn service(annotations: Value, load_balancer_ip: &str) -> ServiceObject {
     serde_json::from_value(json!({
         "metadata": {"name": "web", "namespace": "default", "uid": "u1", "annotations": annotations},
@@ -25,8 +26,9 @@ fn written(service: &ServiceObject, changes: &Changes) -> ServiceObject {
         };
     }
     let ip = match &changes.load_balancer_ip {
-        Some(ip) => ip.clone().unwrap_or_default(),
-        None => service.load_balancer_ip.to_string(),
+        Change::Set(ip) => ip.clone(),
+        Change::Clear => String::new(),
+        Change::Keep => service.load_balancer_ip.to_string(),
     };
     self::service(json!(annotations), &ip)
 }
@@ -57,7 +59,7 @@ fn kube_vip_is_told_by_annotation_and_by_the_spec() {
                     "kube-vip.io/loadbalancerIPs=192.0.2.7 spec.loadBalancerIP=192.0.2.7"
                 ),
             ]),
-            load_balancer_ip: Some(Some("192.0.2.7".to_owned())),
+            load_balancer_ip: Change::Set("192.0.2.7".to_owned()),
         }
     );
     let told = written(&fresh, &changes);
@@ -76,7 +78,7 @@ fn two_families_do_not_fit_into_the_spec() {
         &addresses(&["192.0.2.7", "2001:db8::7"]),
     )
     .unwrap();
-    assert_eq!(changes.load_balancer_ip, None);
+    assert_eq!(changes.load_balancer_ip, Change::Keep);
     assert_eq!(
         changes.annotations,
         set(&[
@@ -133,7 +135,8 @@ fn a_contradiction_is_refused_where_the_backend_would_follow_it() {
     let spec = service(json!({}), "192.0.2.9");
     let changes = apply(&KubeVip, &spec, &addresses(&["192.0.2.7"])).unwrap();
     assert_eq!(
-        changes.load_balancer_ip, None,
+        changes.load_balancer_ip,
+        Change::Keep,
         "kube-vip reads its annotation first"
     );
 }
@@ -146,11 +149,11 @@ fn a_field_that_somebody_changed_is_not_ours_any_more() {
         &apply(&KubeVip, &fresh, &addresses(&["192.0.2.7"])).unwrap(),
     );
     let edit = Changes {
-        load_balancer_ip: Some(Some("192.0.2.9".to_owned())),
+        load_balancer_ip: Change::Set("192.0.2.9".to_owned()),
         ..Changes::default()
     };
     let edited = written(&told, &edit);
-    assert_eq!(remove(&edited).load_balancer_ip, None);
+    assert_eq!(remove(&edited).load_balancer_ip, Change::Keep);
     assert!(!Record::of(&edited).wrote(&Field::LoadBalancerIp, Some("192.0.2.9")));
 }
 

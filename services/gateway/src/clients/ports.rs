@@ -89,12 +89,8 @@ port! {
 port! {
     /// Which address belongs to whom.
     Ipam, IpamOverGrpc, IpamServiceClient, ipam;
-    /// Who has what, by pages.
-    list_allocations(ListAllocationsRequest) -> ListAllocationsResponse within DEADLINE;
     /// Pools and how full they are.
     list_pools(ListPoolsRequest) -> ListPoolsResponse within DEADLINE;
-    /// Who has an address, or what an owner has.
-    lookup(LookupRequest) -> LookupResponse within DEADLINE;
     /// Why an owner has, or would not get, an address.
     explain(ExplainRequest) -> ExplainResponse within DEADLINE;
     /// Tells what the objects of a cluster hold.

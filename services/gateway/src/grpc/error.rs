@@ -77,7 +77,7 @@ impl From<GatewayError> for Status {
         match &error {
             GatewayError::Service(error) => return forward("gateway", error),
             GatewayError::NotFound { kind, name } => {
-                details.resource = Some(((*kind).to_owned(), name.clone()))
+                details.resource = Some(((*kind).to_owned(), name.clone()));
             }
             GatewayError::Kind(_) => details.violations.push(("kind".to_owned(), error.to_string())),
             GatewayError::NoStore => details

@@ -246,22 +246,11 @@ impl PoolFeed for FakeIpam {
 
 #[async_trait]
 impl Ipam for FakeIpam {
-    async fn list_allocations(
-        &self,
-        _: ipam::v1::ListAllocationsRequest,
-    ) -> Result<ipam::v1::ListAllocationsResponse, RpcError> {
-        Err(rpc_error(ErrorKind::Unsupported, "NOT_IMPLEMENTED"))
-    }
-
     async fn list_pools(
         &self,
         _: ipam::v1::ListPoolsRequest,
     ) -> Result<ipam::v1::ListPoolsResponse, RpcError> {
         Ok(ipam::v1::ListPoolsResponse::default())
-    }
-
-    async fn lookup(&self, _: ipam::v1::LookupRequest) -> Result<ipam::v1::LookupResponse, RpcError> {
-        Err(rpc_error(ErrorKind::Unsupported, "NOT_IMPLEMENTED"))
     }
 
     async fn explain(&self, _: ipam::v1::ExplainRequest) -> Result<ipam::v1::ExplainResponse, RpcError> {

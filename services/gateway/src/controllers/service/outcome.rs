@@ -20,7 +20,7 @@ pub(crate) struct Desired {
     pub(crate) incomplete: bool,
 }
 
-/// Reads the answer to EnsureAddress.
+/// Reads the answer of the address service.
 pub(crate) fn desired(
     service: &ServiceObject,
     wish: &Wish,

@@ -11,7 +11,7 @@ use kube::api::Patch;
 use serde_json::{Map, Value, json};
 
 use super::condition::Condition;
-use crate::announcers::Changes;
+use crate::announcers::{Change, Changes};
 use crate::cluster::objects::ServiceObject;
 
 /// Adds our finalizer.
@@ -27,8 +27,10 @@ pub(crate) fn announce(service: &ServiceObject, changes: &Changes) -> Patch<Valu
     if !changes.annotations.is_empty() {
         patch["metadata"]["annotations"] = json!(changes.annotations);
     }
-    if let Some(ip) = &changes.load_balancer_ip {
-        patch["spec"] = json!({ "loadBalancerIP": ip });
+    match &changes.load_balancer_ip {
+        Change::Keep => {}
+        Change::Set(ip) => patch["spec"] = json!({ "loadBalancerIP": ip }),
+        Change::Clear => patch["spec"] = json!({ "loadBalancerIP": null }),
     }
     Patch::Strategic(patch)
 }

@@ -151,14 +151,12 @@ pub(crate) fn has_finalizer(service: &ServiceObject) -> bool {
 /// It is the one that every cloud controller uses. So it proves nothing by itself where another controller may have set
 /// it: on a Service of a foreign class, one that we are told to leave to others, or one whose address we could not take over.
 fn owns_finalizer(service: &ServiceObject, scope: &Scope) -> bool {
-    has_finalizer(service)
-        && match &service.condition {
-            Some(condition) => &*condition.reason != condition::FOREIGN,
-            None => {
-                let ours = scope.has(service) || service.kind != ServiceType::LoadBalancer;
-                !Record::of(service).is_empty() || (ours && scope.has_class(&service.class))
-            }
-        }
+    let said = || {
+        let ours = scope.has(service) || service.kind != ServiceType::LoadBalancer;
+        !Record::of(service).is_empty() || (ours && scope.has_class(&service.class))
+    };
+    let told = service.condition.as_ref();
+    has_finalizer(service) && told.map_or_else(said, |condition| &*condition.reason != condition::FOREIGN)
 }
 
 /// Is anything of ours on the Service, beside the finalizer? Our condition on an object that is going away is no reason to write.

@@ -76,6 +76,11 @@ impl Setup {
             .collect()
     }
 
+    fn forget_writes(&mut self) {
+        self.patches();
+        self.events();
+    }
+
     fn condition(&self) -> (String, String) {
         let condition = &self.live()["status"]["conditions"][0];
         let text = |field: &str| condition[field].as_str().unwrap_or_default().to_owned();
@@ -119,7 +124,7 @@ fn cloud() -> Config {
 #[tokio::test]
 async fn a_service_gets_its_address_in_two_patches() {
     let mut setup = Setup::empty(web());
-    assert_eq!(setup.controller.due(), [setup.key.clone()]);
+    assert_eq!(setup.controller.due(), std::slice::from_ref(&setup.key));
     assert_eq!(setup.reconcile().await, Outcome::Done);
     assert_eq!(setup.patches(), ["PATCH ", "PATCH /status"]);
     assert_eq!(setup.events(), ["EnsuredLoadBalancer"]);
@@ -156,7 +161,7 @@ async fn kube_vip_makes_it_three_patches() {
 async fn a_restart_asks_once_and_writes_nothing() {
     let mut setup = Setup::new(kube_vip(), web(), &["192.0.2.7"]);
     setup.reconcile().await;
-    (setup.patches(), setup.events());
+    setup.forget_writes();
     setup.world.gateway.held.forget(&setup.key);
     setup.world.eip.ensured();
     assert_eq!(setup.reconcile().await, Outcome::Done);
@@ -174,7 +179,7 @@ async fn a_restart_asks_once_and_writes_nothing() {
 async fn a_type_flip_takes_everything_back() {
     let mut setup = Setup::new(kube_vip(), web(), &["192.0.2.7"]);
     setup.reconcile().await;
-    (setup.patches(), setup.events());
+    setup.forget_writes();
     setup.change(|service| service["spec"]["type"] = json!("ClusterIP"));
     assert_eq!(setup.reconcile().await, Outcome::Done);
     assert_eq!(setup.patches(), ["PATCH ", "PATCH /status", "PATCH /status"]);
@@ -213,7 +218,7 @@ async fn a_deletion_needs_one_patch() {
         service["metadata"]["finalizers"] = json!(["example.com/other"]);
     }));
     setup.reconcile().await;
-    (setup.patches(), setup.events());
+    setup.forget_writes();
     setup.change(|service| service["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"));
     assert_eq!(setup.reconcile().await, Outcome::Done);
     assert_eq!(setup.patches(), ["PATCH /status"]);
@@ -323,7 +328,7 @@ async fn a_wiped_status_is_restored() {
     setup.reconcile().await;
     setup.world.eip.ensured();
     setup.change(|service| service["status"] = json!({}));
-    assert_eq!(setup.controller.due(), [setup.key.clone()]);
+    assert_eq!(setup.controller.due(), std::slice::from_ref(&setup.key));
     assert_eq!(setup.reconcile().await, Outcome::Done);
     assert_eq!(setup.ingress(), json!([{ "ip": "192.0.2.7", "ipMode": "VIP" }]));
     assert!(setup.world.eip.ensured().is_empty());
@@ -341,7 +346,7 @@ async fn what_vanished_from_the_cloud_is_replaced() {
         "192.0.2.7",
         "not before it is time to look"
     );
-    assert_eq!(setup.controller.all(), [setup.key.clone()]);
+    assert_eq!(setup.controller.all(), std::slice::from_ref(&setup.key));
     setup.reconcile().await;
     assert_eq!(setup.ingress()[0]["ip"], "192.0.2.99");
 }
@@ -385,7 +390,7 @@ async fn a_new_wish_does_not_cost_the_address_that_is_live() {
     let setup = Setup::empty(web());
     setup.reconcile().await;
     setup.change(|service| {
-        service["metadata"]["annotations"] = json!({ "groundplane.dev/addresses": "192.0.2.8" })
+        service["metadata"]["annotations"] = json!({ "groundplane.dev/addresses": "192.0.2.8" });
     });
     assert_eq!(setup.reconcile().await, Outcome::Parked(WAITS_FOR_ADDRESS));
     assert_eq!(setup.condition(), ("False".to_owned(), "Kept".to_owned()));

@@ -10,6 +10,7 @@ use crate::controllers::service::condition::Refusal;
 use crate::controllers::service::{Plan, Scope, plan};
 use crate::testing::rpc_error;
 
+#[allow(clippy::needless_pass_by_value, reason = "called with json! in place")]
 fn service(status: Value) -> ServiceObject {
     serde_json::from_value(json!({
         "metadata": { "name": "web", "namespace": "default", "uid": "u1" },

@@ -13,6 +13,7 @@ fn read(value: Value) -> ServiceObject {
 }
 
 /// A Service of type `LoadBalancer` with these parts of metadata, spec and status on top.
+#[allow(clippy::needless_pass_by_value, reason = "called with json! in place")]
 fn service(metadata: Value, spec: Value, status: Value) -> ServiceObject {
     let mut value = json!({
         "metadata": { "name": "web", "namespace": "default", "uid": "u1" },
