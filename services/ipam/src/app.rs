@@ -474,7 +474,8 @@ impl State {
                 change.revision
             };
             self.log.push(revision, Event::Released(before, pool.clone()));
-            if let Some(pool) = pool.clone().filter(|_| change.new.is_none()) {
+            let freed = self.ledger.giving_pool(&change.key).filter(|_| change.new.is_none());
+            if let Some(pool) = freed.cloned() {
                 self.log.push_of_pool(Event::Freed(pool));
             }
         }

@@ -25,6 +25,9 @@ use groundplane_runtime::config::Problem;
 use jiff::SignedDuration;
 use tonic::service::Routes;
 
+#[cfg(test)]
+mod tests;
+
 pub use config::{Config, FILE, IpamConfig, PoolConfig, StoreConfig, StoreKind, validate_pools};
 
 use adapters::memory::MemoryStore;

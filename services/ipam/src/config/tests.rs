@@ -82,7 +82,7 @@ fn a_good_section_has_defaults_and_refuses_unknown_keys() {
     );
     assert!(groundplane_runtime::config::parse::<IpamConfig>("test", "coolDown: 1m\n").is_err());
     let config: IpamConfig =
-        groundplane_runtime::config::parse("test", "store: {kind: memory}\ncooldown: 0\n").unwrap();
+        groundplane_runtime::config::parse("test", "store: {kind: memory}\ncooldown: 0s\n").unwrap();
     assert_eq!(
         (config.store.kind, config.cooldown),
         (StoreKind::Memory, Duration::ZERO)

@@ -270,6 +270,12 @@ impl Ledger {
         self.networks.get(&key.network)?.pool_of(key.prefix)
     }
 
+    /// The pool that gives this prefix to others when its holder lets it go.
+    pub fn giving_pool(&self, key: &Key) -> Option<&PoolId> {
+        let pool = self.networks.get(&key.network)?.covering(key.prefix.range())?;
+        Some(&pool.spec.id)
+    }
+
     /// Allocations behind `after`, in the order of (network, prefix).
     pub fn allocations(&self, after: Option<&Key>) -> impl Iterator<Item = &Arc<Allocation>> {
         let first = after.map(|key| key.network.clone());

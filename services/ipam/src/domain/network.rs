@@ -266,15 +266,14 @@ impl Network {
 
     /// The same network, with all that is derived made anew.
     pub(super) fn rebuilt(&self) -> Self {
-        let mut rebuilt = Self {
-            draining: self.draining.clone(),
-            ..Self::default()
-        };
+        let mut rebuilt = Self::default();
         for allocation in self.allocations.values() {
             rebuilt.remember(allocation);
         }
         rebuilt.cooling.clone_from(&self.cooling);
         rebuilt.set_pools(self.pools.iter().map(|pool| Arc::clone(&pool.spec)).collect());
+        // Not derived from records: what the sources had before.
+        rebuilt.draining.clone_from(&self.draining);
         rebuilt
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use groundplane_core::{NetworkName, Owner, PoolId, Prefix, Revision};
+use groundplane_core::{NetworkName, Owner, Prefix, Revision};
 use jiff::Timestamp;
 
 use super::allocate::{Draft, Plan, Refusal, Want};
@@ -156,10 +156,5 @@ impl Ledger {
         }
         plan.changes = draft.changes;
         Ok(plan)
-    }
-
-    /// The pool that a prefix which is released belongs to.
-    pub fn pool_at(&self, network: &NetworkName, prefix: Prefix) -> Option<&PoolId> {
-        self.networks.get(network)?.pool_of(prefix)
     }
 }
