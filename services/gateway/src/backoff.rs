@@ -31,18 +31,29 @@ mod tests {
     /// S18: 5, 10, 20, 40, 80, 160, 300 s.
     #[test]
     fn pauses_double_up_to_the_longest() {
-        let backoff = Backoff { first: Duration::from_secs(5), longest: Duration::from_secs(300) };
-        let nominal: Vec<u64> = (0..8).map(|failures| backoff.nominal(failures).as_secs()).collect();
+        let backoff = Backoff {
+            first: Duration::from_secs(5),
+            longest: Duration::from_secs(300),
+        };
+        let nominal: Vec<u64> = (0..8)
+            .map(|failures| backoff.nominal(failures).as_secs())
+            .collect();
         assert_eq!(nominal, [5, 10, 20, 40, 80, 160, 300, 300]);
         assert_eq!(backoff.nominal(u32::MAX).as_secs(), 300);
     }
 
     #[test]
     fn a_pause_is_at_least_half_of_its_nominal_length_and_never_longer() {
-        let backoff = Backoff { first: Duration::from_secs(8), longest: Duration::from_secs(8) };
+        let backoff = Backoff {
+            first: Duration::from_secs(8),
+            longest: Duration::from_secs(8),
+        };
         for _ in 0..1000 {
             let pause = backoff.pause(3);
-            assert!((Duration::from_secs(4)..=Duration::from_secs(8)).contains(&pause), "{pause:?}");
+            assert!(
+                (Duration::from_secs(4)..=Duration::from_secs(8)).contains(&pause),
+                "{pause:?}"
+            );
         }
     }
 }

@@ -21,11 +21,11 @@ use kube::Client;
 use kube::api::Patch;
 use serde_json::Value;
 
-pub(crate) use client::connect;
 pub use client::ConnectError;
-pub(crate) use events::{Event, Events};
+pub(crate) use client::connect;
 #[cfg(test)]
 pub(crate) use events::Recorded;
+pub(crate) use events::{Event, Events};
 pub(crate) use identity::ClusterIdentity;
 pub(crate) use index::{Change, Index};
 pub(crate) use leader::{Leader, identity};
@@ -43,7 +43,10 @@ pub(crate) struct Objects<T> {
 
 impl<T> Clone for Objects<T> {
     fn clone(&self) -> Self {
-        Self { index: self.index.clone(), writer: self.writer.clone() }
+        Self {
+            index: self.index.clone(),
+            writer: self.writer.clone(),
+        }
     }
 }
 
@@ -59,7 +62,12 @@ impl<T: Slim> Objects<T> {
     }
 
     /// Patches an object, and returns what it is then. Who looks into the index afterwards sees it.
-    pub(crate) async fn patch(&self, key: &Key, part: Part, patch: &Patch<Value>) -> Result<Arc<T>, WriteError> {
+    pub(crate) async fn patch(
+        &self,
+        key: &Key,
+        part: Part,
+        patch: &Patch<Value>,
+    ) -> Result<Arc<T>, WriteError> {
         Ok(self.index.fold(self.writer.patch(key, part, patch).await?))
     }
 

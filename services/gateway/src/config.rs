@@ -113,7 +113,12 @@ pub struct Controllers {
 
 impl Default for Controllers {
     fn default() -> Self {
-        Self { node: true, lifecycle: true, bgp: true, service: true }
+        Self {
+            node: true,
+            lifecycle: true,
+            bgp: true,
+            service: true,
+        }
     }
 }
 
@@ -127,7 +132,9 @@ pub struct Lifecycle {
 
 impl Default for Lifecycle {
     fn default() -> Self {
-        Self { max_delete_fraction: 0.5 }
+        Self {
+            max_delete_fraction: 0.5,
+        }
     }
 }
 
@@ -161,7 +168,11 @@ impl Config {
 
     /// The driver's name.
     pub(crate) fn driver(&self) -> &str {
-        if self.driver.is_empty() { "static" } else { &self.driver }
+        if self.driver.is_empty() {
+            "static"
+        } else {
+            &self.driver
+        }
     }
 
     /// What is wrong with it, all at once.
@@ -169,32 +180,68 @@ impl Config {
         let mut problems = Vec::new();
         let mut refuse = |path: &str, wrong: &str, help: &str| problems.push(Problem::new(path, wrong, help));
         if self.concurrency == 0 {
-            refuse("concurrency", "must not be 0", "write the number of objects to work on at a time, such as 64");
+            refuse(
+                "concurrency",
+                "must not be 0",
+                "write the number of objects to work on at a time, such as 64",
+            );
         }
         if self.annotation_prefix.is_empty() || self.annotation_prefix.contains('/') {
-            refuse("annotationPrefix", "is no prefix", "write a DNS name without a slash, such as `metal.equinix.com`");
+            refuse(
+                "annotationPrefix",
+                "is no prefix",
+                "write a DNS name without a slash, such as `metal.equinix.com`",
+            );
         }
         if !self.load_balancer_class.contains('/') {
-            refuse("loadBalancerClass", "is no class", "write `prefix/name`, such as `groundplane.dev/eip`");
+            refuse(
+                "loadBalancerClass",
+                "is no class",
+                "write `prefix/name`, such as `groundplane.dev/eip`",
+            );
         }
         if let Err(error) = crate::selector::Selector::parse(&self.bgp_node_selector) {
-            refuse("bgpNodeSelector", &error.to_string(), "write `key=value`, `key!=value`, `key` or `!key`, comma separated");
+            refuse(
+                "bgpNodeSelector",
+                &error.to_string(),
+                "write `key=value`, `key!=value`, `key` or `!key`, comma separated",
+            );
         }
         if !(self.lifecycle.max_delete_fraction > 0.0 && self.lifecycle.max_delete_fraction <= 1.0) {
-            refuse("lifecycle.maxDeleteFraction", "is no share", "write a number above 0 and up to 1");
+            refuse(
+                "lifecycle.maxDeleteFraction",
+                "is no share",
+                "write a number above 0 and up to 1",
+            );
         }
         if self.namespaces.iter().any(String::is_empty) {
-            refuse("namespaces", "has an empty name", "remove it; an empty list stands for all namespaces");
+            refuse(
+                "namespaces",
+                "has an empty name",
+                "remove it; an empty list stands for all namespaces",
+            );
         }
         if self.lease.name.is_empty() {
-            refuse("lease.name", "must not be empty", "leave it out for `groundplane-gateway`");
+            refuse(
+                "lease.name",
+                "must not be empty",
+                "leave it out for `groundplane-gateway`",
+            );
         }
         let (lease, retry) = (self.lease.duration.0, self.lease.retry.0);
         if lease < Duration::from_secs(5) || lease.subsec_nanos() != 0 {
-            refuse("lease.duration", "must be whole seconds, five or more", "write `15s`");
+            refuse(
+                "lease.duration",
+                "must be whole seconds, five or more",
+                "write `15s`",
+            );
         }
         if retry < Duration::from_millis(100) || retry > lease / 2 {
-            refuse("lease.retry", "must be from 100ms to half of `lease.duration`", "write `2s`");
+            refuse(
+                "lease.retry",
+                "must be from 100ms to half of `lease.duration`",
+                "write `2s`",
+            );
         }
         for (path, period) in [
             ("resync", self.resync),

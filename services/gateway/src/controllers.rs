@@ -112,7 +112,12 @@ async fn tick<C: Controller>(controller: &C, gateway: &Gateway) {
             _ = cloud.tick() => ("cloud", controller.all()),
         };
         if !keys.is_empty() {
-            debug!(controller = controller.queue().name(), what, count = keys.len(), "resync");
+            debug!(
+                controller = controller.queue().name(),
+                what,
+                count = keys.len(),
+                "resync"
+            );
         }
         for key in keys {
             controller.queue().offer(key);

@@ -47,7 +47,13 @@ impl WriteMetrics {
 
     pub(crate) fn count(&self, resource: &'static str, verb: Verb, error: Option<&WriteError>) {
         let result = error.map_or("OK", |error| error.reason());
-        self.writes.get_or_create(&WriteLabels { resource, verb, result }).inc();
+        self.writes
+            .get_or_create(&WriteLabels {
+                resource,
+                verb,
+                result,
+            })
+            .inc();
     }
 }
 
@@ -68,7 +74,11 @@ impl ReconcileMetrics {
     pub(crate) fn register(metrics: &Metrics) -> Self {
         let new = Self::default();
         metrics.register(|registry| {
-            registry.register("gateway_reconciles", "Objects that were looked at", new.reconciles.clone());
+            registry.register(
+                "gateway_reconciles",
+                "Objects that were looked at",
+                new.reconciles.clone(),
+            );
         });
         new
     }
@@ -81,7 +91,9 @@ impl ReconcileMetrics {
             Outcome::Failed(_) => "failed",
             Outcome::Parked(_) => "parked",
         };
-        self.reconciles.get_or_create(&ReconcileLabels { controller, outcome }).inc();
+        self.reconciles
+            .get_or_create(&ReconcileLabels { controller, outcome })
+            .inc();
     }
 }
 
@@ -103,7 +115,11 @@ impl Readings {
         caches: Vec<(&'static str, Reading)>,
         leads: Box<dyn Fn() -> bool + Send + Sync>,
     ) {
-        let readings = Self { queues, caches, leads };
+        let readings = Self {
+            queues,
+            caches,
+            leads,
+        };
         metrics.register(|registry| registry.register_collector(Box::new(readings)));
     }
 }
@@ -138,14 +154,34 @@ fn count(number: usize) -> f64 {
 
 impl Collector for Readings {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let depths: Vec<_> = self.queues.iter().map(|queue| (queue.name(), queue.depth())).collect();
+        let depths: Vec<_> = self
+            .queues
+            .iter()
+            .map(|queue| (queue.name(), queue.depth()))
+            .collect();
         let of = |value: fn(&crate::queue::Depth) -> f64| {
-            depths.iter().map(move |(name, depth)| (*name, value(depth))).collect::<Vec<_>>().into_iter()
+            depths
+                .iter()
+                .map(move |(name, depth)| (*name, value(depth)))
+                .collect::<Vec<_>>()
+                .into_iter()
         };
         let mut encode = |name, help, values| gauge(&mut encoder, name, help, "queue", values);
-        encode("gateway_queue_ready", "Keys that could be worked on", of(|d| count(d.ready)))?;
-        encode("gateway_queue_running", "Keys that are being worked on", of(|d| count(d.running)))?;
-        encode("gateway_queue_waiting", "Keys that wait to be tried again", of(|d| count(d.waiting)))?;
+        encode(
+            "gateway_queue_ready",
+            "Keys that could be worked on",
+            of(|d| count(d.ready)),
+        )?;
+        encode(
+            "gateway_queue_running",
+            "Keys that are being worked on",
+            of(|d| count(d.running)),
+        )?;
+        encode(
+            "gateway_queue_waiting",
+            "Keys that wait to be tried again",
+            of(|d| count(d.waiting)),
+        )?;
         encode(
             "gateway_queue_oldest_seconds",
             "How long the first ready key has waited",
@@ -153,9 +189,21 @@ impl Collector for Readings {
         )?;
         let caches: Vec<_> = self.caches.iter().map(|(kind, read)| (*kind, read())).collect();
         let objects = caches.iter().map(|(kind, (objects, _))| (*kind, count(*objects)));
-        gauge(&mut encoder, "gateway_cache_objects", "Objects in the cache", "kind", objects)?;
+        gauge(
+            &mut encoder,
+            "gateway_cache_objects",
+            "Objects in the cache",
+            "kind",
+            objects,
+        )?;
         let ages = caches.iter().map(|(kind, (_, age))| (*kind, age.as_secs_f64()));
-        gauge(&mut encoder, "gateway_cache_age_seconds", "How old the cache may be", "kind", ages)?;
+        gauge(
+            &mut encoder,
+            "gateway_cache_age_seconds",
+            "How old the cache may be",
+            "kind",
+            ages,
+        )?;
         let mut leader = encoder.encode_descriptor(
             "gateway_leader",
             "1 while this replica writes",

@@ -20,8 +20,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::cluster::objects::Key;
-pub(crate) use state::{Depth, Outcome};
 use state::State;
+pub(crate) use state::{Depth, Outcome};
 
 /// A queue. Cheap to clone; all clones are the same.
 #[derive(Clone, Debug)]
@@ -40,7 +40,13 @@ struct Inner {
 impl Queue {
     /// An empty queue; `name` stands for it in logs and metrics.
     pub(crate) fn new(name: &'static str) -> Self {
-        Self { inner: Arc::new(Inner { name, state: Mutex::new(State::default()), changed: Notify::new() }) }
+        Self {
+            inner: Arc::new(Inner {
+                name,
+                state: Mutex::new(State::default()),
+                changed: Notify::new(),
+            }),
+        }
     }
 
     /// Its name.

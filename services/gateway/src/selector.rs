@@ -45,9 +45,8 @@ impl Selector {
 }
 
 fn term(text: &str) -> Result<Term, ParseSelectorError> {
-    let is_word = |word: &str| {
-        !word.contains(|c: char| c.is_whitespace() || matches!(c, '=' | '!' | '(' | ')'))
-    };
+    let is_word =
+        |word: &str| !word.contains(|c: char| c.is_whitespace() || matches!(c, '=' | '!' | '(' | ')'));
     let term = if let Some((key, value)) = text.split_once("!=") {
         Term::IsNot(key.trim().to_owned(), value.trim().to_owned())
     } else if let Some((key, value)) = text.split_once("==").or_else(|| text.split_once('=')) {
@@ -89,7 +88,11 @@ mod tests {
             ("!zone", false),
             ("!other", true),
         ] {
-            assert_eq!(Selector::parse(text).unwrap().matches(&labels()), matches, "{text}");
+            assert_eq!(
+                Selector::parse(text).unwrap().matches(&labels()),
+                matches,
+                "{text}"
+            );
         }
     }
 

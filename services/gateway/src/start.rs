@@ -11,8 +11,8 @@ use tracing::info;
 use crate::clients::{Channels, Services};
 use crate::cluster::objects::{Key, NodeObject, ServiceObject, Slim};
 use crate::cluster::{
-    Change, Cluster, ClusterIdentity, ConnectError, Events, Index, Leader, Objects, OnChange, Scope, Writer, connect,
-    follow, identity,
+    Change, Cluster, ClusterIdentity, ConnectError, Events, Index, Leader, Objects, OnChange, Scope, Writer,
+    connect, follow, identity,
 };
 use crate::config::Config;
 use crate::gateway::{Gateway, Queues};
@@ -41,10 +41,17 @@ pub enum StartError {
 /// Starts the gateway, and returns what it serves.
 pub async fn start(config: Config, services: Channels, context: &Context) -> Result<Routes, StartError> {
     if let Some(problem) = config.validate().into_iter().next() {
-        return Err(StartError::Config { path: problem.path, message: problem.message });
+        return Err(StartError::Config {
+            path: problem.path,
+            message: problem.message,
+        });
     }
     let (client, home) = connect(config.kubeconfig.as_deref()).await?;
-    let namespace = if config.namespace.is_empty() { home } else { config.namespace.clone() };
+    let namespace = if config.namespace.is_empty() {
+        home
+    } else {
+        config.namespace.clone()
+    };
     let tasks = &context.tasks;
     let lease = LeaseConfig {
         duration: config.lease.duration.0,
@@ -70,7 +77,13 @@ pub async fn start(config: Config, services: Channels, context: &Context) -> Res
     };
     let queues = Queues::new();
     register_readings(&cluster, &queues, context);
-    let gateway = Arc::new(Gateway::new(config, cluster, Services::over(services), queues, context));
+    let gateway = Arc::new(Gateway::new(
+        config,
+        cluster,
+        Services::over(services),
+        queues,
+        context,
+    ));
     begin(&gateway, context);
     Ok(grpc::routes(&gateway))
 }
@@ -79,7 +92,10 @@ pub async fn start(config: Config, services: Channels, context: &Context) -> Res
 fn begin(gateway: &Arc<Gateway>, context: &Context) {
     let tasks = &context.tasks;
     let identity = gateway.cluster.identity.clone();
-    tasks.spawn("cluster", identity.learn(gateway.cluster.client.clone(), tasks.token()));
+    tasks.spawn(
+        "cluster",
+        identity.learn(gateway.cluster.client.clone(), tasks.token()),
+    );
     readiness::start(gateway, context);
     context.health.serves(SERVICE, &[]);
     follow_nodes(gateway, context);
@@ -105,7 +121,11 @@ fn service_scopes(config: &Config) -> Vec<Arc<str>> {
     if config.namespaces.is_empty() {
         return vec!["".into()];
     }
-    let mut scopes: Vec<Arc<str>> = config.namespaces.iter().map(|namespace| namespace.as_str().into()).collect();
+    let mut scopes: Vec<Arc<str>> = config
+        .namespaces
+        .iter()
+        .map(|namespace| namespace.as_str().into())
+        .collect();
     scopes.sort_unstable();
     scopes.dedup();
     scopes
@@ -124,7 +144,13 @@ fn follow_nodes(gateway: &Arc<Gateway>, context: &Context) {
         controllers::node::changed(&woken, change);
         controllers::bgp::changed(&woken, change);
     });
-    spawn(gateway, context, scope, gateway.cluster.nodes.index.clone(), on_change);
+    spawn(
+        gateway,
+        context,
+        scope,
+        gateway.cluster.nodes.index.clone(),
+        on_change,
+    );
 }
 
 fn follow_services(gateway: &Arc<Gateway>, context: &Context) {
@@ -144,7 +170,13 @@ fn follow_services(gateway: &Arc<Gateway>, context: &Context) {
         let woken = Arc::clone(gateway);
         let on_change: OnChange<ServiceObject> =
             Arc::new(move |change: &Change<ServiceObject>| controllers::service::changed(&woken, change));
-        spawn(gateway, context, scope, gateway.cluster.services.index.clone(), on_change);
+        spawn(
+            gateway,
+            context,
+            scope,
+            gateway.cluster.services.index.clone(),
+            on_change,
+        );
     }
 }
 
@@ -155,7 +187,9 @@ fn spawn<T: Slim>(
     index: Index<T>,
     on_change: OnChange<T>,
 ) {
-    context.tasks.spawn("watch", follow(scope, index, on_change, gateway.stopping.clone()));
+    context
+        .tasks
+        .spawn("watch", follow(scope, index, on_change, gateway.stopping.clone()));
 }
 
 fn register_readings(cluster: &Cluster, queues: &Queues, context: &Context) {

@@ -58,12 +58,20 @@ pub(crate) struct Event {
 impl Event {
     /// All is well.
     pub(crate) fn normal(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { kind: EventKind::Normal, reason, message: message.into() }
+        Self {
+            kind: EventKind::Normal,
+            reason,
+            message: message.into(),
+        }
     }
 
     /// Something is not.
     pub(crate) fn warning(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { kind: EventKind::Warning, reason, message: message.into() }
+        Self {
+            kind: EventKind::Warning,
+            reason,
+            message: message.into(),
+        }
     }
 }
 
@@ -93,9 +101,18 @@ impl Events {
         let (queue, entries) = mpsc::channel(QUEUE);
         let dropped = Counter::default();
         metrics.register(|registry| {
-            registry.register("gateway_events_dropped", "Events that nobody will read", dropped.clone());
+            registry.register(
+                "gateway_events_dropped",
+                "Events that nobody will read",
+                dropped.clone(),
+            );
         });
-        let sender = Arc::new(Sender { client, writer, clock, aggregator: Mutex::new(Aggregator::default()) });
+        let sender = Arc::new(Sender {
+            client,
+            writer,
+            clock,
+            aggregator: Mutex::new(Aggregator::default()),
+        });
         let stopping = tasks.token();
         tasks.spawn("events", async move {
             let stream = futures::stream::unfold(entries, |mut entries| async move {
@@ -116,10 +133,22 @@ impl Events {
 
     /// Tells something about an object. Never waits.
     pub(crate) fn record<T: Slim>(&self, object: &T, event: Event) {
-        let subject = Subject { kind: T::KIND, key: object.key().clone(), uid: object.uid().into() };
+        let subject = Subject {
+            kind: T::KIND,
+            key: object.key().clone(),
+            uid: object.uid().into(),
+        };
         let trace = trace::current_trace_id();
         debug!(kind = T::KIND, object = %subject.key, reason = event.reason, message = event.message, "event");
-        if self.queue.try_send(Entry { subject, event, trace }).is_err() {
+        if self
+            .queue
+            .try_send(Entry {
+                subject,
+                event,
+                trace,
+            })
+            .is_err()
+        {
             self.dropped.inc();
         }
     }
@@ -128,7 +157,13 @@ impl Events {
     #[cfg(test)]
     pub(crate) fn recorded() -> (Self, Recorded) {
         let (queue, entries) = mpsc::channel(QUEUE);
-        (Self { queue, dropped: Counter::default() }, Recorded(entries))
+        (
+            Self {
+                queue,
+                dropped: Counter::default(),
+            },
+            Recorded(entries),
+        )
     }
 }
 
@@ -149,7 +184,9 @@ impl Recorded {
 
 impl std::fmt::Debug for Entry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Entry").field("event", &self.event).finish_non_exhaustive()
+        f.debug_struct("Entry")
+            .field("event", &self.event)
+            .finish_non_exhaustive()
     }
 }
 
@@ -176,7 +213,8 @@ impl Sender {
                 self.writer.create(&api, "events", &event).await.map(drop)
             }
             Step::Count { name, count, first } => {
-                let patch = json!({ "count": count, "lastTimestamp": Time(now), "message": entry.event.message });
+                let patch =
+                    json!({ "count": count, "lastTimestamp": Time(now), "message": entry.event.message });
                 match self.writer.merge(&api, "events", &name, patch).await {
                     // The API server forgets events after an hour.
                     Err(WriteError::Gone(_)) => {
@@ -203,8 +241,15 @@ fn build(
     first: jiff::Timestamp,
     now: jiff::Timestamp,
 ) -> KubeEvent {
-    let Entry { subject, event, trace } = entry;
-    let annotations = trace.iter().map(|id| (names::TRACE_ID.to_owned(), id.clone())).collect();
+    let Entry {
+        subject,
+        event,
+        trace,
+    } = entry;
+    let annotations = trace
+        .iter()
+        .map(|id| (names::TRACE_ID.to_owned(), id.clone()))
+        .collect();
     KubeEvent {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
@@ -226,7 +271,10 @@ fn build(
         }),
         reason: Some(event.reason.to_owned()),
         message: Some(event.message.clone()),
-        source: Some(EventSource { component: Some(COMPONENT.to_owned()), host: None }),
+        source: Some(EventSource {
+            component: Some(COMPONENT.to_owned()),
+            host: None,
+        }),
         reporting_component: Some(COMPONENT.to_owned()),
         reporting_instance: Some(COMPONENT.to_owned()),
         action: Some(event.reason.to_owned()),
@@ -237,4 +285,3 @@ fn build(
         ..KubeEvent::default()
     }
 }
-

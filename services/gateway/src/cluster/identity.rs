@@ -13,7 +13,10 @@ use tracing::{info, warn};
 use crate::backoff::Backoff;
 
 const PATIENCE: Duration = Duration::from_secs(10);
-const PAUSES: Backoff = Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(10) };
+const PAUSES: Backoff = Backoff {
+    first: Duration::from_millis(500),
+    longest: Duration::from_secs(10),
+};
 
 /// The cluster's id, once it is known. Cheap to clone; all clones are the same.
 #[derive(Clone, Debug)]
@@ -24,7 +27,9 @@ pub(crate) struct ClusterIdentity {
 impl ClusterIdentity {
     /// `configured`, or not known yet.
     pub(crate) fn new(configured: Option<ClusterId>) -> Self {
-        Self { id: Arc::new(watch::Sender::new(configured)) }
+        Self {
+            id: Arc::new(watch::Sender::new(configured)),
+        }
     }
 
     /// The id, if it is known.
@@ -69,7 +74,11 @@ impl ClusterIdentity {
                 Err(_) => format!("no answer within {PATIENCE:?}"),
             };
             let pause = PAUSES.pause(failures);
-            warn!(error, ?pause, "cannot learn which cluster this is; `cluster` in the configuration would say it");
+            warn!(
+                error,
+                ?pause,
+                "cannot learn which cluster this is; `cluster` in the configuration would say it"
+            );
             tokio::select! {
                 () = stopping.cancelled() => return,
                 () = tokio::time::sleep(pause) => {}

@@ -40,13 +40,18 @@ pub(crate) struct Index<T> {
 
 impl<T> Clone for Index<T> {
     fn clone(&self) -> Self {
-        Self { state: Arc::clone(&self.state), synced: Arc::clone(&self.synced) }
+        Self {
+            state: Arc::clone(&self.state),
+            synced: Arc::clone(&self.synced),
+        }
     }
 }
 
 impl<T> std::fmt::Debug for Index<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Index").field("objects", &self.state.read().objects.len()).finish_non_exhaustive()
+        f.debug_struct("Index")
+            .field("objects", &self.state.read().objects.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -76,7 +81,12 @@ impl<T: Slim> Index<T> {
     /// Keys of the objects that `wanted` accepts.
     pub(crate) fn keys(&self, wanted: impl Fn(&T) -> bool) -> Vec<Key> {
         let state = self.state.read();
-        state.objects.values().filter(|object| wanted(object)).map(|object| object.key().clone()).collect()
+        state
+            .objects
+            .values()
+            .filter(|object| wanted(object))
+            .map(|object| object.key().clone())
+            .collect()
     }
 
     /// How many.
@@ -103,12 +113,21 @@ impl<T: Slim> Index<T> {
     /// How old what we know may be: zero while all watches work.
     pub(crate) fn age(&self) -> Duration {
         let state = self.state.read();
-        state.broken.values().map(Instant::elapsed).max().unwrap_or_default()
+        state
+            .broken
+            .values()
+            .map(Instant::elapsed)
+            .max()
+            .unwrap_or_default()
     }
 
     /// The watch of `scope` failed; since then we may miss changes.
     pub(super) fn broke(&self, scope: &Arc<str>) {
-        self.state.write().broken.entry(Arc::clone(scope)).or_insert_with(Instant::now);
+        self.state
+            .write()
+            .broken
+            .entry(Arc::clone(scope))
+            .or_insert_with(Instant::now);
     }
 
     /// The watch of `scope` works.
@@ -126,7 +145,11 @@ impl<T: Slim> Index<T> {
     /// The watch tells that an object is gone.
     pub(crate) fn delete(&self, object: &T) -> Option<Change<T>> {
         let before = self.state.write().objects.remove(object.key())?;
-        Some(Change { key: before.key().clone(), before: Some(before), after: None })
+        Some(Change {
+            key: before.key().clone(),
+            before: Some(before),
+            after: None,
+        })
     }
 
     /// A watch has listed: what it did not list of its scope (a namespace; empty: all) is gone.
@@ -143,7 +166,11 @@ impl<T: Slim> Index<T> {
             .into_iter()
             .filter_map(|key| {
                 let before = state.objects.remove(&key);
-                before.map(|before| Change { key, before: Some(before), after: None })
+                before.map(|before| Change {
+                    key,
+                    before: Some(before),
+                    after: None,
+                })
             })
             .collect();
         changes.extend(listed.into_iter().filter_map(|object| state.apply(object)));
@@ -152,7 +179,8 @@ impl<T: Slim> Index<T> {
         }
         let synced = state.unlisted == 0;
         drop(state);
-        self.synced.send_if_modified(|before| std::mem::replace(before, synced) != synced);
+        self.synced
+            .send_if_modified(|before| std::mem::replace(before, synced) != synced);
         changes
     }
 
@@ -177,7 +205,11 @@ impl<T: Slim> State<T> {
             None => {
                 let after = Arc::new(object);
                 self.objects.insert(key.clone(), Arc::clone(&after));
-                Some(Change { key, before: None, after: Some(after) })
+                Some(Change {
+                    key,
+                    before: None,
+                    after: Some(after),
+                })
             }
             // An answer to our own write came first.
             Some(known) if known.uid() == object.uid() && !newer(object.version(), known.version()) => None,
@@ -185,7 +217,11 @@ impl<T: Slim> State<T> {
                 let same = known.uid() == object.uid() && known.says_the_same(&object);
                 let after = Arc::new(object);
                 let before = std::mem::replace(known, Arc::clone(&after));
-                (!same).then_some(Change { key, before: Some(before), after: Some(after) })
+                (!same).then_some(Change {
+                    key,
+                    before: Some(before),
+                    after: Some(after),
+                })
             }
         }
     }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use groundplane_runtime::lease::{self, LeaseConfig, Leadership};
 use groundplane_runtime::Tasks;
+use groundplane_runtime::lease::{self, Leadership, LeaseConfig};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -29,13 +29,21 @@ impl Leader {
         let annotations = watch::Sender::new(BTreeMap::new());
         let identity = lease.identity.as_str().into();
         let leadership = lease::start(client, lease, annotations.subscribe(), tasks);
-        Self { source: Source::Lease(leadership), identity, annotations: Arc::new(annotations) }
+        Self {
+            source: Source::Lease(leadership),
+            identity,
+            annotations: Arc::new(annotations),
+        }
     }
 
     /// A leader until the given time.
     #[cfg(test)]
     pub(crate) fn given(until: watch::Receiver<Option<Instant>>) -> Self {
-        Self { source: Source::Given(until), identity: "test".into(), annotations: Arc::new(watch::Sender::new(BTreeMap::new())) }
+        Self {
+            source: Source::Given(until),
+            identity: "test".into(),
+            annotations: Arc::new(watch::Sender::new(BTreeMap::new())),
+        }
     }
 
     /// Who we are in the election while we lead; empty while we do not.

@@ -31,12 +31,18 @@ pub(crate) struct Key {
 impl Key {
     /// The object `name` without a namespace: a node.
     pub(crate) fn cluster_wide(name: &str) -> Self {
-        Self { namespace: Arc::from(""), name: Arc::from(name) }
+        Self {
+            namespace: Arc::from(""),
+            name: Arc::from(name),
+        }
     }
 
     /// The object `namespace/name`.
     pub(crate) fn namespaced(namespace: &str, name: &str) -> Self {
-        Self { namespace: Arc::from(namespace), name: Arc::from(name) }
+        Self {
+            namespace: Arc::from(namespace),
+            name: Arc::from(name),
+        }
     }
 }
 

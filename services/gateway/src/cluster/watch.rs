@@ -24,7 +24,10 @@ const WATCH_SECONDS: u32 = 120;
 const LIST_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Pauses after failures: soon, since an API server that comes back finds us waiting.
-const PAUSES: Backoff = Backoff { first: Duration::from_millis(200), longest: Duration::from_secs(5) };
+const PAUSES: Backoff = Backoff {
+    first: Duration::from_millis(200),
+    longest: Duration::from_secs(5),
+};
 
 /// Told of each change, in order. Must not block.
 pub(crate) type OnChange<T> = Arc<dyn Fn(&Change<T>) + Send + Sync>;
@@ -50,7 +53,14 @@ pub(crate) async fn follow<T: Slim>(
     on_change: OnChange<T>,
     stopping: CancellationToken,
 ) {
-    let mut follower = Follower { scope, index, on_change, first: true, failures: 0, pending: None };
+    let mut follower = Follower {
+        scope,
+        index,
+        on_change,
+        first: true,
+        failures: 0,
+        pending: None,
+    };
     while !stopping.is_cancelled() {
         tokio::select! {
             () = stopping.cancelled() => return,
@@ -112,9 +122,19 @@ impl<T: Slim> Follower<T> {
                     (self.on_change)(&change);
                 }
                 if std::mem::take(&mut self.first) {
-                    info!(kind = T::KIND, namespace = &*self.scope.namespace, count, "listed");
+                    info!(
+                        kind = T::KIND,
+                        namespace = &*self.scope.namespace,
+                        count,
+                        "listed"
+                    );
                 } else {
-                    debug!(kind = T::KIND, namespace = &*self.scope.namespace, count, "listed again");
+                    debug!(
+                        kind = T::KIND,
+                        namespace = &*self.scope.namespace,
+                        count,
+                        "listed again"
+                    );
                 }
                 self.works();
             }
@@ -141,7 +161,11 @@ impl<T: Slim> Follower<T> {
 
     fn works(&mut self) {
         if std::mem::take(&mut self.failures) > 0 {
-            info!(kind = T::KIND, namespace = &*self.scope.namespace, "following again");
+            info!(
+                kind = T::KIND,
+                namespace = &*self.scope.namespace,
+                "following again"
+            );
         }
         self.index.works(&self.scope.namespace);
     }

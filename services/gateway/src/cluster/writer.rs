@@ -104,14 +104,21 @@ pub(crate) struct Writer {
 
 impl std::fmt::Debug for Writer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Writer").field("leader", &self.leader).finish_non_exhaustive()
+        f.debug_struct("Writer")
+            .field("leader", &self.leader)
+            .finish_non_exhaustive()
     }
 }
 
 impl Writer {
     /// Writes with `client` while `leader` leads; no call takes longer than `patience`.
     pub(crate) fn new(client: Client, leader: Leader, patience: Duration, metrics: WriteMetrics) -> Self {
-        Self { client, leader, patience, metrics }
+        Self {
+            client,
+            leader,
+            patience,
+            metrics,
+        }
     }
 
     /// Patches an object, and returns what it is then.
@@ -129,7 +136,9 @@ impl Writer {
             let request = request.map_err(kube::Error::BuildRequest)?;
             self.client.request::<Seen<T>>(request).await
         };
-        self.gated(T::PLURAL, Verb::Patch, call).await.map(|seen| seen.object)
+        self.gated(T::PLURAL, Verb::Patch, call)
+            .await
+            .map(|seen| seen.object)
     }
 
     /// Deletes exactly this object, if it is still as it was read.
@@ -155,13 +164,21 @@ impl Writer {
     }
 
     /// Creates an object.
-    pub(crate) async fn create<K>(&self, api: &Api<K>, what: &'static str, object: &K) -> Result<K, WriteError>
+    pub(crate) async fn create<K>(
+        &self,
+        api: &Api<K>,
+        what: &'static str,
+        object: &K,
+    ) -> Result<K, WriteError>
     where
         K: Clone + std::fmt::Debug + Serialize + serde::de::DeserializeOwned,
     {
-        let parameters =
-            PostParams { field_manager: Some(names::FIELD_MANAGER.to_owned()), ..PostParams::default() };
-        self.gated(what, Verb::Create, api.create(&parameters, object)).await
+        let parameters = PostParams {
+            field_manager: Some(names::FIELD_MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        self.gated(what, Verb::Create, api.create(&parameters, object))
+            .await
     }
 
     /// Patches an object of a kind that has no index.
@@ -177,7 +194,8 @@ impl Writer {
     {
         let patch = Patch::Merge(patch);
         let parameters = parameters(&patch);
-        self.gated(what, Verb::Patch, api.patch(name, &parameters, &patch)).await
+        self.gated(what, Verb::Patch, api.patch(name, &parameters, &patch))
+            .await
     }
 
     /// Makes a call if we lead, and gives it no more time than that is sure for.

@@ -51,7 +51,11 @@ lifecycle: { maxDeleteFraction: 0 }
 lease: { name: '', duration: 1500ms, retry: 1h }
 ";
     let config: Config = config::parse("test.yaml", text).unwrap();
-    let paths: Vec<String> = config.validate().into_iter().map(|problem| problem.path).collect();
+    let paths: Vec<String> = config
+        .validate()
+        .into_iter()
+        .map(|problem| problem.path)
+        .collect();
     assert_eq!(
         paths,
         [

@@ -75,7 +75,11 @@ impl BgpController {
     fn new(gateway: Arc<Gateway>) -> Self {
         // Validated at start; one that cannot be read selects nothing here.
         let selector = Selector::parse(&gateway.config.bgp_node_selector).unwrap_or_default();
-        Self { gateway, selector, told: Mutex::default() }
+        Self {
+            gateway,
+            selector,
+            told: Mutex::default(),
+        }
     }
 
     fn wanted(&self, node: &NodeObject) -> bool {
@@ -91,7 +95,11 @@ impl BgpController {
         EnsureMachineRequest {
             provider_id: node.provider_id.to_string(),
             node: node.name().to_owned(),
-            labels: node.labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
+            labels: node
+                .labels
+                .iter()
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .collect(),
             addresses: node
                 .addresses
                 .iter()
@@ -105,7 +113,13 @@ impl BgpController {
     }
 
     async fn ensure(&self, node: &Arc<NodeObject>) -> Outcome {
-        let answer = match self.gateway.services.bgp.ensure_machine(self.question(node)).await {
+        let answer = match self
+            .gateway
+            .services
+            .bgp
+            .ensure_machine(self.question(node))
+            .await
+        {
             Ok(answer) => answer,
             Err(error) => return self.refused(node, &error),
         };
@@ -113,14 +127,24 @@ impl BgpController {
         let complete = !answer.pending && !answer.unverified;
         let mut node = Arc::clone(node);
         if let Some(patch) = plan::patch(&node, self.prefix(), &wanted, complete) {
-            match self.gateway.cluster.nodes.patch(&node.key, Part::Main, &Patch::Merge(patch)).await {
+            match self
+                .gateway
+                .cluster
+                .nodes
+                .patch(&node.key, Part::Main, &Patch::Merge(patch))
+                .await
+            {
                 Ok(patched) => node = patched,
                 Err(error) => {
                     debug!(node = node.name(), %error, "peers not written");
                     return after_write(&error);
                 }
             }
-            info!(node = node.name(), peers = answer.peers.len(), "node knows its BGP peers");
+            info!(
+                node = node.name(),
+                peers = answer.peers.len(),
+                "node knows its BGP peers"
+            );
         }
         if answer.pending {
             self.told.lock().remove(&node.key);
@@ -146,7 +170,10 @@ impl BgpController {
         warn!(node = node.name(), reason = error.reason, %error, "BGP peers are not known");
         if !error.kind.is_retryable() {
             let message = format!("BGP sessions cannot be set up: {error}");
-            self.gateway.cluster.events.record(node, Event::warning("BgpFailed", message));
+            self.gateway
+                .cluster
+                .events
+                .record(node, Event::warning("BgpFailed", message));
         }
         failed(error)
     }

@@ -10,8 +10,8 @@ mod plan;
 
 use std::sync::Arc;
 
-use groundplane_core::names::PROVIDED_NODE_IP;
 use groundplane_core::ErrorKind;
+use groundplane_core::names::PROVIDED_NODE_IP;
 use groundplane_proto::instances::v1::{Machine, ResolveRequest};
 use groundplane_runtime::Context;
 use groundplane_runtime::grpc::RpcError;
@@ -32,7 +32,13 @@ pub(crate) const FOREIGN: &str = "FOREIGN";
 /// Starts what the configuration asks for.
 pub(crate) fn start(gateway: &Arc<Gateway>, context: &Context) {
     if gateway.config.controllers.node {
-        super::run(NodeController { gateway: Arc::clone(gateway) }, gateway, &context.tasks);
+        super::run(
+            NodeController {
+                gateway: Arc::clone(gateway),
+            },
+            gateway,
+            &context.tasks,
+        );
     }
     if gateway.config.controllers.lifecycle {
         lifecycle::start(gateway, context);
@@ -55,8 +61,14 @@ pub(crate) fn waits(node: &NodeObject) -> bool {
 /// What to ask of `instances` about a node.
 pub(crate) fn question(node: &NodeObject, fresh: bool) -> ResolveRequest {
     let provided = node.annotations.get(PROVIDED_NODE_IP).unwrap_or_default();
-    let provided = provided.split(',').map(str::trim).filter(|address| !address.is_empty());
-    let internal = node.addresses.iter().filter(|address| address.kind == AddressType::InternalIp);
+    let provided = provided
+        .split(',')
+        .map(str::trim)
+        .filter(|address| !address.is_empty());
+    let internal = node
+        .addresses
+        .iter()
+        .filter(|address| address.kind == AddressType::InternalIp);
     let mut addresses: Vec<String> = provided.map(str::to_owned).collect();
     for address in internal {
         if !addresses.iter().any(|known| **known == *address.address) {
@@ -122,24 +134,39 @@ impl Controller for NodeController {
     }
 
     fn due(&self) -> Vec<Key> {
-        self.gateway.cluster.nodes.index.keys(|node| !node.deleting && plan::is_uninitialised(node))
+        self.gateway
+            .cluster
+            .nodes
+            .index
+            .keys(|node| !node.deleting && plan::is_uninitialised(node))
     }
 
     fn all(&self) -> Vec<Key> {
-        self.gateway.cluster.nodes.index.keys(|node| {
-            !node.deleting && (plan::is_uninitialised(node) || !node.provider_id.is_empty())
-        })
+        self.gateway
+            .cluster
+            .nodes
+            .index
+            .keys(|node| !node.deleting && (plan::is_uninitialised(node) || !node.provider_id.is_empty()))
     }
 }
 
 impl NodeController {
     async fn machine(&self, node: &NodeObject) -> Result<Machine, NodeError> {
-        let answer = self.gateway.services.instances.resolve(question(node, false)).await?;
+        let answer = self
+            .gateway
+            .services
+            .instances
+            .resolve(question(node, false))
+            .await?;
         answer.machine.ok_or(NodeError::NoMachine)
     }
 
     async fn patch(&self, key: &Key, part: Part, patch: Value) -> Result<Arc<NodeObject>, WriteError> {
-        self.gateway.cluster.nodes.patch(key, part, &Patch::Merge(patch)).await
+        self.gateway
+            .cluster
+            .nodes
+            .patch(key, part, &Patch::Merge(patch))
+            .await
     }
 
     /// Addresses first, and the taint goes last: nothing is scheduled to a node that is half done.
@@ -156,8 +183,15 @@ impl NodeController {
         }
         let patch = plan::initialisation(&node, &machine)?;
         let node = self.patch(&node.key, Part::Main, patch).await?;
-        info!(node = node.name(), provider_id = &*node.provider_id, "node initialised");
-        self.gateway.cluster.events.record(&*node, Event::normal("Synced", "Node synced successfully"));
+        info!(
+            node = node.name(),
+            provider_id = &*node.provider_id,
+            "node initialised"
+        );
+        self.gateway
+            .cluster
+            .events
+            .record(&*node, Event::normal("Synced", "Node synced successfully"));
         Ok(())
     }
 
@@ -193,13 +227,17 @@ impl NodeController {
             NodeError::Plan(PlanError::NoProviderId) => {
                 ("ProviderIdMissing", Outcome::Failed(std::time::Duration::ZERO))
             }
-            NodeError::Plan(PlanError::Addresses(_)) => {
-                ("ProvidedNodeIpMismatch", Outcome::Failed(std::time::Duration::ZERO))
-            }
+            NodeError::Plan(PlanError::Addresses(_)) => (
+                "ProvidedNodeIpMismatch",
+                Outcome::Failed(std::time::Duration::ZERO),
+            ),
         };
         warn!(node = node.name(), reason, %error, "node is not initialised");
         let message = format!("Node is not initialised: {error}");
-        self.gateway.cluster.events.record(node, Event::warning(reason, message));
+        self.gateway
+            .cluster
+            .events
+            .record(node, Event::warning(reason, message));
         outcome
     }
 

@@ -11,10 +11,16 @@ use crate::backoff::Backoff;
 use crate::cluster::objects::Key;
 
 /// After errors.
-const ERRORS: Backoff = Backoff { first: Duration::from_secs(5), longest: Duration::from_secs(300) };
+const ERRORS: Backoff = Backoff {
+    first: Duration::from_secs(5),
+    longest: Duration::from_secs(300),
+};
 
 /// After lost races: what won is about to be seen.
-const CONFLICTS: Backoff = Backoff { first: Duration::from_millis(20), longest: Duration::from_millis(500) };
+const CONFLICTS: Backoff = Backoff {
+    first: Duration::from_millis(20),
+    longest: Duration::from_millis(500),
+};
 
 /// How the work on a key has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +107,10 @@ impl State {
     }
 
     pub(super) fn offer(&mut self, key: Key, now: Instant) {
-        let waits = self.slots.get(&key).is_some_and(|slot| !matches!(slot.place, Place::Idle));
+        let waits = self
+            .slots
+            .get(&key)
+            .is_some_and(|slot| !matches!(slot.place, Place::Idle));
         if !waits {
             self.wake(key, now);
         }
@@ -152,7 +161,11 @@ impl State {
         let (pause, reason) = match outcome {
             Outcome::Done | Outcome::After(_) => {
                 (slot.failures, slot.conflicts) = (0, 0);
-                if let Outcome::After(pause) = outcome { (Some(pause), None) } else { (None, None) }
+                if let Outcome::After(pause) = outcome {
+                    (Some(pause), None)
+                } else {
+                    (None, None)
+                }
             }
             Outcome::Conflict => {
                 slot.conflicts += 1;
@@ -186,7 +199,10 @@ impl State {
     }
 
     pub(super) fn depth(&self, now: Instant) -> Depth {
-        let oldest = self.ready.front().map(|(_, since)| now.saturating_duration_since(*since));
+        let oldest = self
+            .ready
+            .front()
+            .map(|(_, since)| now.saturating_duration_since(*since));
         Depth {
             ready: self.ready.len(),
             running: self.running,
@@ -199,7 +215,9 @@ impl State {
         match self.slots.get(key)?.place {
             Place::Idle => None,
             Place::Ready | Place::Running { .. } => Some(Waits::Turn),
-            Place::Waiting { reason: Some(reason), .. } => Some(Waits::Reason(reason)),
+            Place::Waiting {
+                reason: Some(reason), ..
+            } => Some(Waits::Reason(reason)),
             Place::Waiting { until, reason: None } => Some(Waits::Time(until.saturating_duration_since(now))),
         }
     }

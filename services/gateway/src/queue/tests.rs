@@ -48,7 +48,10 @@ fn failures_wait_longer_and_success_forgets_them() {
         now = due;
     }
     for (pause, nominal) in pauses.iter().zip([5, 10, 20, 40, 80, 160, 300, 300]) {
-        assert!(*pause >= seconds(nominal) / 2 && *pause <= seconds(nominal), "{pauses:?}");
+        assert!(
+            *pause >= seconds(nominal) / 2 && *pause <= seconds(nominal),
+            "{pauses:?}"
+        );
     }
     state.next(now);
     state.done(&key("a"), Outcome::Done, now);
@@ -93,7 +96,10 @@ fn a_parked_key_waits_for_its_reason() {
     state.unpark("pool public is full", now);
     assert_eq!(state.next(now), Some(key("a")));
     assert_eq!(state.next(now), None);
-    assert_eq!(state.waits(&key("b"), now), Some(Waits::Reason("pool other is full")));
+    assert_eq!(
+        state.waits(&key("b"), now),
+        Some(Waits::Reason("pool other is full"))
+    );
     // A change of the object itself wakes it, too, and its reason is forgotten.
     state.wake(key("b"), now);
     assert_eq!(state.next(now), Some(key("b")));
@@ -141,7 +147,10 @@ async fn two_workers_share_what_comes_at_once() {
         queue.wake(key("a"));
         queue.wake(key("b"));
     });
-    assert_eq!(BTreeSet::from([taken.0, taken.1]), BTreeSet::from([key("a"), key("b")]));
+    assert_eq!(
+        BTreeSet::from([taken.0, taken.1]),
+        BTreeSet::from([key("a"), key("b")])
+    );
 }
 
 #[derive(Clone, Debug)]

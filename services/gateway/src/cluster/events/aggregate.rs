@@ -86,7 +86,11 @@ impl Aggregator {
                 return Step::Quiet;
             }
             known.told = now;
-            return Step::Count { name: known.name.clone(), count: known.count, first: known.first };
+            return Step::Count {
+                name: known.name.clone(),
+                count: known.count,
+                first: known.first,
+            };
         }
         if !self.may_speak(&subject.uid, now) {
             return Step::Quiet;
@@ -95,17 +99,30 @@ impl Aggregator {
         // As everybody names them: unique by time, and by our own number within it.
         let stamp = u128::try_from(now.as_nanosecond()).unwrap_or_default();
         let name = format!("{}.{:x}{:04x}", subject.key.name, stamp, self.number & 0xffff);
-        self.known.insert(key, Known { name: name.clone(), count: 1, first: now, told: now, seen: now });
+        self.known.insert(
+            key,
+            Known {
+                name: name.clone(),
+                count: 1,
+                first: now,
+                told: now,
+                seen: now,
+            },
+        );
         Step::Create { name }
     }
 
     /// It could not be sent: the next time is the first.
     pub(super) fn forget(&mut self, subject: &Subject, event: &Event) {
-        self.known.remove(&(subject.uid.clone(), event.reason, event.message.clone()));
+        self.known
+            .remove(&(subject.uid.clone(), event.reason, event.message.clone()));
     }
 
     fn may_speak(&mut self, uid: &str, now: Timestamp) -> bool {
-        let bucket = self.buckets.entry(uid.into()).or_insert(Bucket { left: BURST, filled: now });
+        let bucket = self.buckets.entry(uid.into()).or_insert(Bucket {
+            left: BURST,
+            filled: now,
+        });
         if now.duration_since(bucket.filled) >= REFILL {
             bucket.left = (bucket.left + 1).min(BURST);
             bucket.filled = now;
@@ -119,12 +136,14 @@ impl Aggregator {
         if self.known.len() < REMEMBERED {
             return;
         }
-        self.known.retain(|_, known| now.duration_since(known.seen) < FORGET);
+        self.known
+            .retain(|_, known| now.duration_since(known.seen) < FORGET);
         if self.known.len() >= REMEMBERED {
             // All of them are recent. To tell one of them anew is better than to grow without end.
             self.known.clear();
         }
-        self.buckets.retain(|_, bucket| now.duration_since(bucket.filled) < FORGET);
+        self.buckets
+            .retain(|_, bucket| now.duration_since(bucket.filled) < FORGET);
     }
 }
 
@@ -133,7 +152,11 @@ mod tests {
     use super::*;
 
     fn subject(name: &str) -> Subject {
-        Subject { kind: "Node", key: Key::cluster_wide(name), uid: format!("uid-{name}").into() }
+        Subject {
+            kind: "Node",
+            key: Key::cluster_wide(name),
+            uid: format!("uid-{name}").into(),
+        }
     }
 
     fn at(seconds: i64) -> Timestamp {
@@ -144,11 +167,17 @@ mod tests {
     fn what_repeats_is_counted_and_told_once_a_minute() {
         let mut aggregator = Aggregator::default();
         let (subject, event) = (subject("n"), Event::warning("Failed", "no"));
-        let Step::Create { name } = aggregator.step(&subject, &event, at(0)) else { panic!() };
+        let Step::Create { name } = aggregator.step(&subject, &event, at(0)) else {
+            panic!()
+        };
         assert_eq!(aggregator.step(&subject, &event, at(5)), Step::Quiet);
         assert_eq!(
             aggregator.step(&subject, &event, at(60)),
-            Step::Count { name, count: 3, first: at(0) }
+            Step::Count {
+                name,
+                count: 3,
+                first: at(0)
+            }
         );
         assert_eq!(aggregator.step(&subject, &event, at(61)), Step::Quiet);
     }
@@ -159,7 +188,10 @@ mod tests {
         let (subject, event) = (subject("n"), Event::warning("Failed", "no"));
         aggregator.step(&subject, &event, at(0));
         aggregator.forget(&subject, &event);
-        assert!(matches!(aggregator.step(&subject, &event, at(1)), Step::Create { .. }));
+        assert!(matches!(
+            aggregator.step(&subject, &event, at(1)),
+            Step::Create { .. }
+        ));
     }
 
     #[test]

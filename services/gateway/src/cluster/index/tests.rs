@@ -13,7 +13,9 @@ fn node(name: &str, uid: &str, version: &str, provider_id: &str) -> NodeObject {
 }
 
 fn provider(index: &Index<NodeObject>, name: &str) -> Option<String> {
-    index.get(&Key::cluster_wide(name)).map(|node| node.provider_id.to_string())
+    index
+        .get(&Key::cluster_wide(name))
+        .map(|node| node.provider_id.to_string())
 }
 
 #[test]
@@ -23,7 +25,10 @@ fn a_change_of_what_we_read_is_told_and_a_heartbeat_is_not() {
     assert!(index.apply(node("a", "1", "2", "")).is_none());
     assert_eq!(&*index.get(&Key::cluster_wide("a")).unwrap().version, "2");
     let change = index.apply(node("a", "1", "3", "x")).unwrap();
-    assert_eq!((&*change.before.unwrap().version, &*change.after.unwrap().version), ("2", "3"));
+    assert_eq!(
+        (&*change.before.unwrap().version, &*change.after.unwrap().version),
+        ("2", "3")
+    );
 }
 
 /// The next look sees what the last one wrote, and the watch that comes later wakes nobody.
@@ -33,7 +38,10 @@ fn our_own_write_is_seen_at_once_and_wakes_nobody() {
     index.apply(node("a", "1", "1", ""));
     index.fold(node("a", "1", "3", "x"));
     assert_eq!(provider(&index, "a").as_deref(), Some("x"));
-    assert!(index.apply(node("a", "1", "2", "")).is_none(), "older than our write");
+    assert!(
+        index.apply(node("a", "1", "2", "")).is_none(),
+        "older than our write"
+    );
     assert!(index.apply(node("a", "1", "3", "x")).is_none(), "our write");
     assert_eq!(provider(&index, "a").as_deref(), Some("x"));
     assert!(index.apply(node("a", "1", "4", "y")).is_some());
@@ -76,7 +84,11 @@ fn what_a_list_lacks_is_gone_and_what_it_has_is_compared() {
         index.apply(node(name, "1", "1", provider_id));
     }
     index.fold(node("c", "1", "9", "ours"));
-    let listed = vec![node("a", "1", "1", ""), node("c", "1", "5", ""), node("d", "1", "5", "")];
+    let listed = vec![
+        node("a", "1", "1", ""),
+        node("c", "1", "5", ""),
+        node("d", "1", "5", ""),
+    ];
     let mut changes: Vec<_> = index
         .reset("", listed, true)
         .into_iter()
@@ -84,14 +96,20 @@ fn what_a_list_lacks_is_gone_and_what_it_has_is_compared() {
         .collect();
     changes.sort();
     assert_eq!(changes, [("b".to_owned(), false), ("d".to_owned(), true)]);
-    assert_eq!(provider(&index, "c").as_deref(), Some("ours"), "a list is older than our write");
+    assert_eq!(
+        provider(&index, "c").as_deref(),
+        Some("ours"),
+        "a list is older than our write"
+    );
 }
 
 #[test]
 fn each_scope_resets_its_own() {
     let service = |namespace: &str| -> crate::cluster::objects::ServiceObject {
-        serde_json::from_value(json!({ "metadata": { "name": "s", "namespace": namespace, "uid": namespace } }))
-            .unwrap()
+        serde_json::from_value(
+            json!({ "metadata": { "name": "s", "namespace": namespace, "uid": namespace } }),
+        )
+        .unwrap()
     };
     let index = Index::new(2);
     index.reset("a", vec![service("a")], true);
@@ -99,7 +117,10 @@ fn each_scope_resets_its_own() {
     index.reset("b", vec![service("b")], true);
     assert!(index.is_synced());
     index.reset("a", vec![], false);
-    assert_eq!(index.all().iter().map(|s| s.key.to_string()).collect::<Vec<_>>(), ["b/s"]);
+    assert_eq!(
+        index.all().iter().map(|s| s.key.to_string()).collect::<Vec<_>>(),
+        ["b/s"]
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -150,7 +150,11 @@ struct Condition {
 
 impl<'de> Deserialize<'de> for NodeObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Wire { metadata, spec, status } = Wire::deserialize(deserializer)?;
+        let Wire {
+            metadata,
+            spec,
+            status,
+        } = Wire::deserialize(deserializer)?;
         let ready = status.conditions.unwrap_or_default();
         let ready = ready.iter().find(|condition| &*condition.kind == "Ready");
         Ok(Self {
@@ -190,8 +194,18 @@ impl Slim for NodeObject {
     }
 
     fn says_the_same(&self, other: &Self) -> bool {
-        let Self { key: _, uid, version: _, deleting, labels, annotations, provider_id, taints, addresses, ready } =
-            self;
+        let Self {
+            key: _,
+            uid,
+            version: _,
+            deleting,
+            labels,
+            annotations,
+            provider_id,
+            taints,
+            addresses,
+            ready,
+        } = self;
         *uid == other.uid
             && *deleting == other.deleting
             && *labels == other.labels

@@ -31,8 +31,10 @@ impl fmt::Debug for Pairs {
 
 impl<K: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(K, V)> for Pairs {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
-        let mut pairs: Vec<(Box<str>, Box<str>)> =
-            pairs.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+        let mut pairs: Vec<(Box<str>, Box<str>)> = pairs
+            .into_iter()
+            .map(|(key, value)| (key.into(), value.into()))
+            .collect();
         pairs.sort_by(|a, b| a.0.cmp(&b.0));
         Self(pairs.into_boxed_slice())
     }

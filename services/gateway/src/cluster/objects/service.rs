@@ -44,7 +44,11 @@ pub(crate) enum ServiceType {
 
 impl From<Box<str>> for ServiceType {
     fn from(text: Box<str>) -> Self {
-        if &*text == "LoadBalancer" { Self::LoadBalancer } else { Self::Other }
+        if &*text == "LoadBalancer" {
+            Self::LoadBalancer
+        } else {
+            Self::Other
+        }
     }
 }
 
@@ -117,7 +121,11 @@ struct LoadBalancer {
 
 impl<'de> Deserialize<'de> for ServiceObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Wire { metadata, spec, status } = Wire::deserialize(deserializer)?;
+        let Wire {
+            metadata,
+            spec,
+            status,
+        } = Wire::deserialize(deserializer)?;
         let conditions = status.conditions.unwrap_or_default();
         Ok(Self {
             key: Key::namespaced(&metadata.namespace, &metadata.name),
@@ -134,7 +142,9 @@ impl<'de> Deserialize<'de> for ServiceObject {
             family_policy: spec.ip_family_policy,
             external_traffic_policy: spec.external_traffic_policy,
             ingress: status.load_balancer.ingress.unwrap_or_default(),
-            condition: conditions.into_iter().find(|condition| &*condition.kind == names::CONDITION_ADDRESS),
+            condition: conditions
+                .into_iter()
+                .find(|condition| &*condition.kind == names::CONDITION_ADDRESS),
         })
     }
 }
@@ -157,6 +167,10 @@ impl Slim for ServiceObject {
     }
 
     fn says_the_same(&self, other: &Self) -> bool {
-        *self == Self { version: self.version.clone(), ..other.clone() }
+        *self
+            == Self {
+                version: self.version.clone(),
+                ..other.clone()
+            }
     }
 }

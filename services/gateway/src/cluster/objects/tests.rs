@@ -66,12 +66,16 @@ fn what_is_null_or_missing_is_empty() {
         "status": { "addresses": null, "conditions": null },
     }))
     .unwrap();
-    assert_eq!((node.taints.len(), node.addresses.len(), node.ready), (0, 0, Ready::Unknown));
+    assert_eq!(
+        (node.taints.len(), node.addresses.len(), node.ready),
+        (0, 0, Ready::Unknown)
+    );
     let bare: NodeObject = serde_json::from_value(json!({ "metadata": { "name": "n" } })).unwrap();
     assert!(bare.says_the_same(&node));
-    let service: ServiceObject =
-        serde_json::from_value(json!({ "metadata": { "name": "s", "namespace": "a" }, "spec": { "ipFamilies": null } }))
-            .unwrap();
+    let service: ServiceObject = serde_json::from_value(
+        json!({ "metadata": { "name": "s", "namespace": "a" }, "spec": { "ipFamilies": null } }),
+    )
+    .unwrap();
     assert_eq!((service.kind, service.families.len()), (ServiceType::Other, 0));
 }
 
@@ -109,6 +113,8 @@ fn a_service_keeps_what_is_read() {
 /// A password in an annotation never reaches a log.
 #[test]
 fn values_of_annotations_are_not_printed() {
-    let pairs: Pairs = [("metal.equinix.com/bgp-peers-0-bgp-pass", "c2VjcmV0")].into_iter().collect();
+    let pairs: Pairs = [("metal.equinix.com/bgp-peers-0-bgp-pass", "c2VjcmV0")]
+        .into_iter()
+        .collect();
     assert!(!format!("{pairs:?}").contains("c2VjcmV0"));
 }

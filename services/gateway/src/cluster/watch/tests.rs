@@ -24,7 +24,8 @@ fn list(version: u64, items: &[Value], next: &str) -> String {
 }
 
 fn events(events: &[(&str, Value)]) -> String {
-    events.iter().map(|(kind, object)| format!("{}\n", json!({ "type": kind, "object": object }))).collect()
+    let line = |(kind, object): &(&str, Value)| json!({ "type": kind, "object": object }).to_string() + "\n";
+    events.iter().map(line).collect()
 }
 
 fn gone() -> Value {
@@ -45,7 +46,9 @@ impl Followed {
         let (index, stopping) = (Index::new(1), CancellationToken::new());
         let tell = Mutex::new(tell);
         let on_change: OnChange<NodeObject> = Arc::new(move |change: &Change<NodeObject>| {
-            tell.lock().send((change.key.to_string(), change.after.is_some())).unwrap();
+            tell.lock()
+                .send((change.key.to_string(), change.after.is_some()))
+                .unwrap();
         });
         let scope = Scope {
             api: Api::all(api.client()),
@@ -56,7 +59,12 @@ impl Followed {
         };
         #[allow(clippy::disallowed_methods, reason = "a test awaits its task itself")]
         let task = tokio::spawn(follow(scope, index.clone(), on_change, stopping.clone()));
-        Self { index, changes, stopping, task }
+        Self {
+            index,
+            changes,
+            stopping,
+            task,
+        }
     }
 
     async fn next(&mut self) -> (String, bool) {
@@ -84,9 +92,16 @@ async fn pages_are_listed_and_changes_are_told() {
         ]),
     );
     let mut followed = Followed::start(&api, "");
-    let mut first = vec![followed.next().await, followed.next().await, followed.next().await];
+    let mut first = vec![
+        followed.next().await,
+        followed.next().await,
+        followed.next().await,
+    ];
     first.sort();
-    assert_eq!(first, [("a".into(), true), ("b".into(), true), ("other".into(), true)]);
+    assert_eq!(
+        first,
+        [("a".into(), true), ("b".into(), true), ("other".into(), true)]
+    );
     assert_eq!(followed.next().await, ("a".into(), true));
     assert_eq!(followed.next().await, ("other2".into(), true));
     assert_eq!(followed.next().await, ("b".into(), false));
@@ -98,7 +113,10 @@ async fn pages_are_listed_and_changes_are_told() {
 async fn only_what_is_wanted_is_kept() {
     let api = FakeApi::default();
     api.stream(200, list(5, &[node("test-a", 1, ""), node("b", 2, "")], ""));
-    api.stream(200, events(&[("ADDED", node("c", 6, "")), ("ADDED", node("test-d", 7, ""))]));
+    api.stream(
+        200,
+        events(&[("ADDED", node("c", 6, "")), ("ADDED", node("test-d", 7, ""))]),
+    );
     let mut followed = Followed::start(&api, "test-");
     assert_eq!(followed.next().await, ("test-a".into(), true));
     assert_eq!(followed.next().await, ("test-d".into(), true));
@@ -120,9 +138,16 @@ async fn failures_are_outlived() {
     let mut first = vec![followed.next().await, followed.next().await];
     first.sort();
     assert_eq!(first, [("a".into(), true), ("b".into(), true)]);
-    let mut second = vec![followed.next().await, followed.next().await, followed.next().await];
+    let mut second = vec![
+        followed.next().await,
+        followed.next().await,
+        followed.next().await,
+    ];
     second.sort();
-    assert_eq!(second, [("a".into(), false), ("b".into(), true), ("c".into(), true)]);
+    assert_eq!(
+        second,
+        [("a".into(), false), ("b".into(), true), ("c".into(), true)]
+    );
     assert_eq!(followed.index.age(), Duration::ZERO);
     followed.stop().await;
 }

@@ -11,7 +11,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 fn writer(api: &FakeApi, valid: Option<Duration>) -> (Writer, watch::Sender<Option<Instant>>) {
     let leads = watch::Sender::new(valid.map(|valid| Instant::now() + valid));
     let leader = Leader::given(leads.subscribe());
-    (Writer::new(api.client(), leader, PATIENCE, WriteMetrics::default()), leads)
+    (
+        Writer::new(api.client(), leader, PATIENCE, WriteMetrics::default()),
+        leads,
+    )
 }
 
 fn patch() -> Patch<Value> {
@@ -22,7 +25,9 @@ fn patch() -> Patch<Value> {
 async fn who_does_not_lead_sends_nothing() {
     let api = FakeApi::default();
     let (writer, _leads) = writer(&api, None);
-    let result = writer.patch::<NodeObject>(&Key::cluster_wide("n"), Part::Main, &patch()).await;
+    let result = writer
+        .patch::<NodeObject>(&Key::cluster_wide("n"), Part::Main, &patch())
+        .await;
     assert!(matches!(result, Err(WriteError::NotLeader)));
     assert!(api.calls().is_empty());
 }
@@ -30,12 +35,17 @@ async fn who_does_not_lead_sends_nothing() {
 /// A call ends before the decision that it carries out becomes invalid, even if the call could take longer.
 #[tokio::test(start_paused = true)]
 async fn no_call_outlives_the_lease() {
-    for (valid, ends) in [(Duration::from_secs(3), Duration::from_secs(3)), (PATIENCE * 2, PATIENCE)] {
+    for (valid, ends) in [
+        (Duration::from_secs(3), Duration::from_secs(3)),
+        (PATIENCE * 2, PATIENCE),
+    ] {
         let api = FakeApi::default();
         api.hang("PATCH");
         let (writer, _leads) = writer(&api, Some(valid));
         let begun = Instant::now();
-        let result = writer.patch::<NodeObject>(&Key::cluster_wide("n"), Part::Main, &patch()).await;
+        let result = writer
+            .patch::<NodeObject>(&Key::cluster_wide("n"), Part::Main, &patch())
+            .await;
         assert!(matches!(result, Err(WriteError::Timeout)));
         // Time is simulated, so this is exact.
         assert_eq!(begun.elapsed().as_secs(), ends.as_secs());
@@ -58,9 +68,16 @@ async fn answers_are_told_apart() {
         api.fail("PATCH", code, 1);
         let (writer, _leads) = writer(&api, Some(PATIENCE));
         let key = Key::cluster_wide("n");
-        let error = writer.patch::<NodeObject>(&key, Part::Status, &patch()).await.unwrap_err();
+        let error = writer
+            .patch::<NodeObject>(&key, Part::Status, &patch())
+            .await
+            .unwrap_err();
         assert_eq!(error.reason(), reason, "{code}");
-        assert_eq!(api.calls(), ["PATCH /api/v1/nodes/n/status"], "{code}: never repeated by itself");
+        assert_eq!(
+            api.calls(),
+            ["PATCH /api/v1/nodes/n/status"],
+            "{code}: never repeated by itself"
+        );
     }
 }
 
@@ -69,7 +86,8 @@ async fn answers_are_told_apart() {
 async fn a_deletion_names_what_was_read() {
     let api = FakeApi::default();
     let (writer, _leads) = writer(&api, Some(PATIENCE));
-    let read: NodeObject = serde_json::from_value(api.put("/api/v1/nodes", settled_node("n", "False"))).unwrap();
+    let read: NodeObject =
+        serde_json::from_value(api.put("/api/v1/nodes", settled_node("n", "False"))).unwrap();
     let changed = api.put("/api/v1/nodes", api.get("/api/v1/nodes/n").unwrap());
     assert!(matches!(writer.delete(&read).await, Err(WriteError::Conflict(_))));
     let read: NodeObject = serde_json::from_value(changed).unwrap();

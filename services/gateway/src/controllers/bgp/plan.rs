@@ -29,7 +29,11 @@ pub(super) fn wanted(prefix: &str, answer: &EnsureMachineResponse) -> Annotation
     peers.sort_by(|a, b| a.peer_address.cmp(&b.peer_address));
     let mut wanted = Annotations::new();
     for (n, peer) in peers.into_iter().enumerate() {
-        let password = if peer.password.is_empty() { String::new() } else { BASE64.encode(&peer.password) };
+        let password = if peer.password.is_empty() {
+            String::new()
+        } else {
+            BASE64.encode(&peer.password)
+        };
         let values = [
             peer.local_asn.to_string(),
             peer.peer_asn.to_string(),
@@ -91,7 +95,10 @@ pub(super) fn known_peers(annotations: &Pairs, prefix: &str) -> Vec<Peer> {
 
 /// The private network that a node's annotations tell of; empty: none.
 pub(super) fn known_network(annotations: &Pairs, prefix: &str) -> String {
-    annotations.get(&format!("{prefix}/{NETWORK}")).unwrap_or_default().to_owned()
+    annotations
+        .get(&format!("{prefix}/{NETWORK}"))
+        .unwrap_or_default()
+        .to_owned()
 }
 
 fn peer(fields: &BTreeMap<&str, &str>) -> Option<Peer> {

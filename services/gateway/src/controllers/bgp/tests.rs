@@ -14,7 +14,10 @@ fn answer(addresses: &[&str]) -> EnsureMachineResponse {
         source_address: "10.0.0.1".into(),
         ..Peer::default()
     };
-    EnsureMachineResponse { peers: addresses.iter().map(peer).collect(), ..EnsureMachineResponse::default() }
+    EnsureMachineResponse {
+        peers: addresses.iter().map(peer).collect(),
+        ..EnsureMachineResponse::default()
+    }
 }
 
 fn controller(world: &World) -> BgpController {
@@ -47,7 +50,10 @@ async fn peers_are_written_once() {
 /// E28: nodes that are not selected, not initialised, or have no provider id are not asked for.
 #[tokio::test]
 async fn only_selected_nodes_of_ours_are_asked_for() {
-    let world = World::new(Config { bgp_node_selector: "role=edge".into(), ..Config::default() });
+    let world = World::new(Config {
+        bgp_node_selector: "role=edge".into(),
+        ..Config::default()
+    });
     let worker = world.node(settled_node("worker", "True"));
     let fresh = world.node(fresh_node("fresh"));
     let mut edge = settled_node("edge", "True");
@@ -58,7 +64,12 @@ async fn only_selected_nodes_of_ours_are_asked_for() {
     for key in [worker, fresh, edge] {
         assert_eq!(controller.reconcile(&key).await, Outcome::Done);
     }
-    let asked: Vec<_> = world.bgp.asked().into_iter().map(|request| request.node).collect();
+    let asked: Vec<_> = world
+        .bgp
+        .asked()
+        .into_iter()
+        .map(|request| request.node)
+        .collect();
     assert_eq!(asked, ["edge"]);
 }
 
@@ -67,11 +78,16 @@ async fn only_selected_nodes_of_ours_are_asked_for() {
 async fn bgp_that_is_off_is_quiet() {
     let mut world = World::new(Config::default());
     let key = world.node(settled_node("n", "True"));
-    world.bgp.answer("n", Err(rpc_error(ErrorKind::Precondition, BGP_OFF)));
+    world
+        .bgp
+        .answer("n", Err(rpc_error(ErrorKind::Precondition, BGP_OFF)));
     let controller = controller(&world);
     assert_eq!(controller.reconcile(&key).await, Outcome::Done);
     assert!(world.api.calls().is_empty() && world.events.take().is_empty());
-    assert!(controller.due().is_empty(), "asked again with the next look at the cloud, not before");
+    assert!(
+        controller.due().is_empty(),
+        "asked again with the next look at the cloud, not before"
+    );
     assert_eq!(controller.all(), [key]);
 }
 
@@ -80,7 +96,13 @@ async fn bgp_that_is_off_is_quiet() {
 async fn what_is_pending_is_asked_for_again() {
     let world = World::new(Config::default());
     let key = world.node(settled_node("n", "True"));
-    world.bgp.answer("n", Ok(EnsureMachineResponse { pending: true, ..answer(&[]) }));
+    world.bgp.answer(
+        "n",
+        Ok(EnsureMachineResponse {
+            pending: true,
+            ..answer(&[])
+        }),
+    );
     let controller = controller(&world);
     assert_eq!(controller.reconcile(&key).await, Outcome::After(PENDING));
     world.bgp.answer("n", Ok(answer(&["169.254.255.1"])));
@@ -97,7 +119,10 @@ async fn annotations_that_were_taken_away_come_back() {
     let controller = controller(&world);
     controller.reconcile(&key).await;
     let mut node = world.api.get("/api/v1/nodes/n").unwrap();
-    node["metadata"]["annotations"].as_object_mut().unwrap().remove("metal.equinix.com/bgp-peers-0-peer-ip");
+    node["metadata"]["annotations"]
+        .as_object_mut()
+        .unwrap()
+        .remove("metal.equinix.com/bgp-peers-0-peer-ip");
     world.api.put("/api/v1/nodes", node);
     world.catch_up(&key);
     assert_eq!(controller.due(), std::slice::from_ref(&key));
@@ -105,7 +130,10 @@ async fn annotations_that_were_taken_away_come_back() {
     assert_eq!(controller.reconcile(&key).await, Outcome::Done);
     assert_eq!(world.api.calls().len(), 1);
     let node = world.api.get("/api/v1/nodes/n").unwrap();
-    assert_eq!(node["metadata"]["annotations"]["metal.equinix.com/bgp-peers-0-peer-ip"], "169.254.255.1");
+    assert_eq!(
+        node["metadata"]["annotations"]["metal.equinix.com/bgp-peers-0-peer-ip"],
+        "169.254.255.1"
+    );
 }
 
 /// A cloud that is away is asked again; what it refuses for good is told.

@@ -35,7 +35,12 @@ pub(crate) fn wanted(
     }
     let mut list = machine.to_vec();
     if !list.iter().any(|address| address.kind == AddressType::Hostname) {
-        list.extend(reported.iter().filter(|address| address.kind == AddressType::Hostname).cloned());
+        list.extend(
+            reported
+                .iter()
+                .filter(|address| address.kind == AddressType::Hostname)
+                .cloned(),
+        );
     }
     let mut chosen: Vec<NodeAddress> = Vec::with_capacity(list.len());
     for ip in &provided {
@@ -46,7 +51,10 @@ pub(crate) fn wanted(
         }
     }
     let matched: Vec<AddressType> = chosen.iter().map(|address| address.kind.clone()).collect();
-    chosen.extend(list.into_iter().filter(|address| !matched.contains(&address.kind)));
+    chosen.extend(
+        list.into_iter()
+            .filter(|address| !matched.contains(&address.kind)),
+    );
     let mut unique: Vec<NodeAddress> = Vec::with_capacity(chosen.len());
     for address in chosen {
         if !unique.contains(&address) {
@@ -58,7 +66,10 @@ pub(crate) fn wanted(
 
 /// Is it this IP address, however it is written?
 fn is(address: &NodeAddress, ip: IpAddr) -> bool {
-    address.address.parse::<IpAddr>().is_ok_and(|other| other.to_canonical() == ip)
+    address
+        .address
+        .parse::<IpAddr>()
+        .is_ok_and(|other| other.to_canonical() == ip)
 }
 
 fn texts(addresses: &[NodeAddress]) -> String {
@@ -71,7 +82,12 @@ pub(crate) fn parse(text: &str) -> Result<Vec<IpAddr>, AddressError> {
     let error = || AddressError::Provided(text.to_owned());
     let addresses = text
         .split(',')
-        .map(|part| part.trim().parse::<IpAddr>().map(|ip| ip.to_canonical()).map_err(|_| error()))
+        .map(|part| {
+            part.trim()
+                .parse::<IpAddr>()
+                .map(|ip| ip.to_canonical())
+                .map_err(|_| error())
+        })
         .collect::<Result<Vec<_>, _>>()?;
     let fine = match addresses[..] {
         [one] => !one.is_unspecified(),
@@ -91,14 +107,21 @@ mod tests {
     fn list(addresses: &[(AddressType, &str)]) -> Vec<NodeAddress> {
         addresses
             .iter()
-            .map(|(kind, address)| NodeAddress { kind: kind.clone(), address: (*address).into() })
+            .map(|(kind, address)| NodeAddress {
+                kind: kind.clone(),
+                address: (*address).into(),
+            })
             .collect()
     }
 
     /// N1: exactly the cloud's addresses, in its order.
     #[test]
     fn the_clouds_order_is_kept() {
-        let machine = list(&[(Hostname, "m"), (InternalIp, "10.0.0.1"), (ExternalIp, "192.0.2.1")]);
+        let machine = list(&[
+            (Hostname, "m"),
+            (InternalIp, "10.0.0.1"),
+            (ExternalIp, "192.0.2.1"),
+        ]);
         let reported = list(&[(Hostname, "node"), (InternalIp, "10.9.9.9")]);
         assert_eq!(wanted(&reported, None, &machine), Ok(Some(machine)));
     }
@@ -114,14 +137,24 @@ mod tests {
 
     #[test]
     fn a_cloud_that_knows_none_leaves_the_node_what_it_reports() {
-        assert_eq!(wanted(&list(&[(InternalIp, "10.0.0.1")]), Some("10.0.0.1"), &[]), Ok(None));
+        assert_eq!(
+            wanted(&list(&[(InternalIp, "10.0.0.1")]), Some("10.0.0.1"), &[]),
+            Ok(None)
+        );
     }
 
     /// N7: what is no address is an error, and so is a pair of one family.
     #[test]
     fn an_annotation_that_is_no_address_is_an_error() {
         let machine = list(&[(InternalIp, "10.0.0.1")]);
-        for text in ["invalid-ip", "", "10.0.0.1,10.0.0.2", "10.0.0.1,::", "0.0.0.0", "10.0.0.1,2001:db8::1,10.0.0.1"] {
+        for text in [
+            "invalid-ip",
+            "",
+            "10.0.0.1,10.0.0.2",
+            "10.0.0.1,::",
+            "0.0.0.0",
+            "10.0.0.1,2001:db8::1,10.0.0.1",
+        ] {
             assert_eq!(
                 wanted(&[], Some(text), &machine),
                 Err(AddressError::Provided(text.to_owned())),
@@ -135,8 +168,14 @@ mod tests {
     fn an_annotated_address_that_the_machine_lacks_is_an_error() {
         let machine = list(&[(InternalIp, "10.0.0.1")]);
         let error = wanted(&[], Some("10.0.0.2"), &machine).unwrap_err();
-        assert_eq!(error, AddressError::NotThere("10.0.0.2".parse().unwrap(), "10.0.0.1".to_owned()));
-        assert!(wanted(&[], Some("10.0.0.1,2001:db8::1"), &machine).is_err(), "N26");
+        assert_eq!(
+            error,
+            AddressError::NotThere("10.0.0.2".parse().unwrap(), "10.0.0.1".to_owned())
+        );
+        assert!(
+            wanted(&[], Some("10.0.0.1,2001:db8::1"), &machine).is_err(),
+            "N26"
+        );
     }
 
     /// The annotated address comes first, and others of its type are left out; other types stay.
@@ -148,14 +187,22 @@ mod tests {
             (ExternalIp, "192.0.2.1"),
             (ExternalDns, "m.example"),
         ]);
-        let expected = list(&[(InternalIp, "10.0.0.2"), (ExternalIp, "192.0.2.1"), (ExternalDns, "m.example")]);
+        let expected = list(&[
+            (InternalIp, "10.0.0.2"),
+            (ExternalIp, "192.0.2.1"),
+            (ExternalDns, "m.example"),
+        ]);
         assert_eq!(wanted(&[], Some("10.0.0.2"), &machine), Ok(Some(expected)));
     }
 
     /// N23: the same address as two types is kept as both.
     #[test]
     fn one_address_of_two_types_is_kept_as_both() {
-        let machine = list(&[(InternalIp, "192.0.2.1"), (ExternalIp, "192.0.2.1"), (InternalIp, "10.0.0.1")]);
+        let machine = list(&[
+            (InternalIp, "192.0.2.1"),
+            (ExternalIp, "192.0.2.1"),
+            (InternalIp, "10.0.0.1"),
+        ]);
         let expected = list(&[(InternalIp, "192.0.2.1"), (ExternalIp, "192.0.2.1")]);
         assert_eq!(wanted(&[], Some("192.0.2.1"), &machine), Ok(Some(expected)));
     }
@@ -163,9 +210,16 @@ mod tests {
     /// N27: the order of the annotation decides about the primary family; an IPv6 address keeps the cloud's spelling.
     #[test]
     fn the_annotation_decides_about_the_primary_family() {
-        let machine = list(&[(InternalIp, "10.0.0.1"), (InternalIp, "2001:DB8::0:1"), (InternalIp, "10.0.0.3")]);
+        let machine = list(&[
+            (InternalIp, "10.0.0.1"),
+            (InternalIp, "2001:DB8::0:1"),
+            (InternalIp, "10.0.0.3"),
+        ]);
         let expected = list(&[(InternalIp, "2001:DB8::0:1"), (InternalIp, "10.0.0.1")]);
-        assert_eq!(wanted(&[], Some("2001:db8::1,10.0.0.1"), &machine), Ok(Some(expected)));
+        assert_eq!(
+            wanted(&[], Some("2001:db8::1,10.0.0.1"), &machine),
+            Ok(Some(expected))
+        );
     }
 
     /// N31: what was written once is wanted again.
@@ -173,8 +227,12 @@ mod tests {
     fn a_dual_stack_node_settles() {
         let machine = list(&[(InternalIp, "10.0.0.1"), (InternalIp, "2001:db8::1")]);
         let reported = list(&[(InternalIp, "10.0.0.1"), (Hostname, "node")]);
-        let first = wanted(&reported, Some("10.0.0.1,2001:db8::1"), &machine).unwrap().unwrap();
-        let second = wanted(&first, Some("10.0.0.1,2001:db8::1"), &machine).unwrap().unwrap();
+        let first = wanted(&reported, Some("10.0.0.1,2001:db8::1"), &machine)
+            .unwrap()
+            .unwrap();
+        let second = wanted(&first, Some("10.0.0.1,2001:db8::1"), &machine)
+            .unwrap()
+            .unwrap();
         assert_eq!(first, second);
     }
 }

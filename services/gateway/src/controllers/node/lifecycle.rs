@@ -36,8 +36,12 @@ const QUESTIONS: usize = 256;
 
 /// Looks after nodes until the process stops.
 pub(super) fn start(gateway: &Arc<Gateway>, context: &Context) {
-    let monitor = Monitor { gateway: Arc::clone(gateway) };
-    context.tasks.spawn("lifecycle", async move { monitor.run().await });
+    let monitor = Monitor {
+        gateway: Arc::clone(gateway),
+    };
+    context
+        .tasks
+        .spawn("lifecycle", async move { monitor.run().await });
 }
 
 /// What the cloud says of a machine.
@@ -56,11 +60,16 @@ enum Finding {
 /// Only a complete answer is proof.
 fn finding(answer: Result<ResolveResponse, RpcError>) -> Finding {
     match answer {
-        Ok(ResolveResponse { machine: Some(machine), .. }) => match machine.power() {
+        Ok(ResolveResponse {
+            machine: Some(machine),
+            ..
+        }) => match machine.power() {
             PowerState::Off => Finding::Off,
             PowerState::On | PowerState::Unspecified => Finding::On,
         },
-        Err(error) if error.kind == ErrorKind::NotFound && error.reason == "MACHINE_NOT_FOUND" => Finding::Gone,
+        Err(error) if error.kind == ErrorKind::NotFound && error.reason == "MACHINE_NOT_FOUND" => {
+            Finding::Gone
+        }
         Ok(_) => Finding::Doubt,
         Err(error) => {
             debug!(%error, reason = error.reason, "the cloud does not say whether the machine exists");
@@ -71,7 +80,10 @@ fn finding(answer: Result<ResolveResponse, RpcError>) -> Finding {
 
 /// Is it to be asked for?
 fn is_in_question(node: &NodeObject) -> bool {
-    node.ready != Ready::Yes && !node.deleting && !node.provider_id.is_empty() && !plan::is_uninitialised(node)
+    node.ready != Ready::Yes
+        && !node.deleting
+        && !node.provider_id.is_empty()
+        && !plan::is_uninitialised(node)
 }
 
 /// May so many of all nodes go at once?
@@ -107,14 +119,20 @@ impl Monitor {
     /// Looks at every node once.
     pub(super) async fn round(&self) {
         let nodes = self.gateway.cluster.nodes.index.all();
-        for node in nodes.iter().filter(|node| node.ready == Ready::Yes && !node.deleting) {
+        for node in nodes
+            .iter()
+            .filter(|node| node.ready == Ready::Yes && !node.deleting)
+        {
             if let Some(patch) = plan::up_again(node) {
                 self.taint(node, patch, "machine is up again").await;
             }
         }
         let known = nodes.iter().filter(|node| !node.provider_id.is_empty()).count();
         let mut gone = Vec::new();
-        for (node, finding) in self.ask(nodes.into_iter().filter(|node| is_in_question(node)).collect()).await {
+        for (node, finding) in self
+            .ask(nodes.into_iter().filter(|node| is_in_question(node)).collect())
+            .await
+        {
             match finding {
                 Finding::Gone => gone.push(node),
                 Finding::Off => {
@@ -125,9 +143,16 @@ impl Monitor {
                 Finding::On | Finding::Doubt => {}
             }
         }
-        let allowed = may_go(gone.len(), known, self.gateway.config.lifecycle.max_delete_fraction);
+        let allowed = may_go(
+            gone.len(),
+            known,
+            self.gateway.config.lifecycle.max_delete_fraction,
+        );
         if !allowed {
-            warn!(gone = gone.len(), known, "too many nodes would be deleted at once; none is");
+            warn!(
+                gone = gone.len(),
+                known, "too many nodes would be deleted at once; none is"
+            );
         }
         for node in &gone {
             if allowed {
@@ -138,7 +163,10 @@ impl Monitor {
                      lifecycle.maxDeleteFraction allows at once, so no node is deleted.",
                     gone.len()
                 );
-                self.gateway.cluster.events.record(&**node, Event::warning("DeletionRefused", message));
+                self.gateway
+                    .cluster
+                    .events
+                    .record(&**node, Event::warning("DeletionRefused", message));
             }
         }
     }
@@ -156,7 +184,12 @@ impl Monitor {
     }
 
     async fn taint(&self, node: &NodeObject, patch: Value, why: &str) {
-        let result = self.gateway.cluster.nodes.patch(&node.key, Part::Main, &Patch::Merge(patch)).await;
+        let result = self
+            .gateway
+            .cluster
+            .nodes
+            .patch(&node.key, Part::Main, &Patch::Merge(patch))
+            .await;
         match result {
             Ok(_) => info!(node = node.name(), why, "taint written"),
             Err(error) => debug!(node = node.name(), %error, why, "taint not written; tried again"),
@@ -170,13 +203,20 @@ impl Monitor {
         let message = format!("Deleting node {name} because it does not exist in the cloud provider");
         events.record(node, Event::normal("DeletingNode", message));
         match self.gateway.cluster.nodes.delete(node).await {
-            Ok(()) => info!(node = name, provider_id = &*node.provider_id, "machine is gone; node deleted"),
+            Ok(()) => info!(
+                node = name,
+                provider_id = &*node.provider_id,
+                "machine is gone; node deleted"
+            ),
             Err(error @ (WriteError::Gone(_) | WriteError::Conflict(_) | WriteError::NotLeader)) => {
                 debug!(node = name, %error, "node not deleted; looked at again");
             }
             Err(error) => {
                 warn!(node = name, %error, "node cannot be deleted");
-                events.record(node, Event::warning("DeletingNodeFailed", format!("Node cannot be deleted: {error}")));
+                events.record(
+                    node,
+                    Event::warning("DeletingNodeFailed", format!("Node cannot be deleted: {error}")),
+                );
             }
         }
     }

@@ -43,7 +43,10 @@ pub(crate) fn initialisation(node: &NodeObject, machine: &proto::Machine) -> Res
     if node.provider_id.is_empty() && machine.provider_id.is_empty() {
         return Err(PlanError::NoProviderId);
     }
-    let taints = node.taints.iter().filter(|taint| &*taint.key != TAINT_UNINITIALIZED);
+    let taints = node
+        .taints
+        .iter()
+        .filter(|taint| &*taint.key != TAINT_UNINITIALIZED);
     let taints: Vec<Taint> = taints.cloned().collect();
     let mut patch = with_taints(node, &taints);
     if node.provider_id.is_empty() {
@@ -69,15 +72,24 @@ pub(crate) fn shut_down(node: &NodeObject) -> Option<Value> {
     if node.taints.iter().any(is_shutdown) {
         return None;
     }
-    let taint =
-        Taint { key: TAINT_SHUTDOWN.into(), value: None, effect: NO_SCHEDULE.into(), time_added: None };
+    let taint = Taint {
+        key: TAINT_SHUTDOWN.into(),
+        value: None,
+        effect: NO_SCHEDULE.into(),
+        time_added: None,
+    };
     let taints: Vec<Taint> = node.taints.iter().cloned().chain([taint]).collect();
     Some(with_taints(node, &taints))
 }
 
 /// The patch that takes that back; `None`: there is nothing to take back.
 pub(crate) fn up_again(node: &NodeObject) -> Option<Value> {
-    let rest: Vec<Taint> = node.taints.iter().filter(|taint| !is_shutdown(taint)).cloned().collect();
+    let rest: Vec<Taint> = node
+        .taints
+        .iter()
+        .filter(|taint| !is_shutdown(taint))
+        .cloned()
+        .collect();
     (rest.len() < node.taints.len()).then(|| with_taints(node, &rest))
 }
 
@@ -87,7 +99,11 @@ fn is_shutdown(taint: &Taint) -> bool {
 
 /// Taints can only be written all at once, so the patch must meet the node as it was read.
 fn with_taints(node: &NodeObject, taints: &[Taint]) -> Value {
-    let taints = if taints.is_empty() { Value::Null } else { json!(taints) };
+    let taints = if taints.is_empty() {
+        Value::Null
+    } else {
+        json!(taints)
+    };
     json!({ "metadata": { "resourceVersion": node.version }, "spec": { "taints": taints } })
 }
 
@@ -128,7 +144,11 @@ fn more_labels<'a>(
 
 /// Would the API server take it? One label that it refuses would keep the whole node from being initialised.
 fn usable(key: &str, value: &str) -> bool {
-    let fine = is_label(value) && key.rsplit('/').next().is_some_and(|name| !name.is_empty() && is_label(name));
+    let fine = is_label(value)
+        && key
+            .rsplit('/')
+            .next()
+            .is_some_and(|name| !name.is_empty() && is_label(name));
     if !fine {
         warn!(key, value, "is no valid label, and is left out");
     }
@@ -141,11 +161,15 @@ fn is_label(text: &str) -> bool {
     bytes.len() <= 63
         && ends(bytes.first())
         && ends(bytes.last())
-        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+        && bytes
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
 }
 
 fn missing(labels: &Pairs, wanted: BTreeMap<String, String>) -> Map<String, Value> {
-    let missing = wanted.into_iter().filter(|(key, value)| labels.get(key) != Some(value));
+    let missing = wanted
+        .into_iter()
+        .filter(|(key, value)| labels.get(key) != Some(value));
     missing.map(|(key, value)| (key, Value::String(value))).collect()
 }
 
@@ -157,7 +181,10 @@ fn address(address: &proto::MachineAddress) -> NodeAddress {
         ProtoType::InternalDns => AddressType::InternalDns,
         ProtoType::ExternalDns => AddressType::ExternalDns,
     };
-    NodeAddress { kind, address: address.address.as_str().into() }
+    NodeAddress {
+        kind,
+        address: address.address.as_str().into(),
+    }
 }
 
 #[cfg(test)]

@@ -22,7 +22,9 @@ fn machine(id: &str, addresses: &[&str]) -> Machine {
 }
 
 fn controller(world: &World) -> NodeController {
-    NodeController { gateway: Arc::clone(&world.gateway) }
+    NodeController {
+        gateway: Arc::clone(&world.gateway),
+    }
 }
 
 /// N1, N2, E12: two patches, the status first and the taint last; one event; and nothing more when it is looked at again.
@@ -34,7 +36,10 @@ async fn a_machine_becomes_a_node_in_two_patches() {
     let controller = controller(&world);
     assert_eq!(controller.due(), std::slice::from_ref(&key));
     assert_eq!(controller.reconcile(&key).await, Outcome::Done);
-    assert_eq!(world.api.calls(), ["PATCH /api/v1/nodes/n/status", "PATCH /api/v1/nodes/n"]);
+    assert_eq!(
+        world.api.calls(),
+        ["PATCH /api/v1/nodes/n/status", "PATCH /api/v1/nodes/n"]
+    );
     assert_eq!(world.events.take(), [("n".to_owned(), "Synced")]);
     let node = world.api.get("/api/v1/nodes/n").unwrap();
     assert_eq!(node["spec"]["providerID"], "equinixmetal://m");
@@ -55,7 +60,14 @@ async fn an_untainted_node_is_left_alone() {
     let world = World::new(Config::default());
     let key = world.node(settled_node("n", "True"));
     let after = world.gateway.cluster.nodes.get(&key);
-    changed(&world.gateway, &Change { key, before: None, after });
+    changed(
+        &world.gateway,
+        &Change {
+            key,
+            before: None,
+            after,
+        },
+    );
     assert_eq!(world.gateway.queues.nodes.depth().ready, 0);
     assert!(controller(&world).due().is_empty());
 }
@@ -64,15 +76,42 @@ async fn an_untainted_node_is_left_alone() {
 #[tokio::test]
 async fn what_goes_wrong_leaves_the_node_as_it_is() {
     let unknown = machine("", &["10.0.0.1"]);
-    let nameless = Machine { provider_id: String::new(), ..unknown };
+    let nameless = Machine {
+        provider_id: String::new(),
+        ..unknown
+    };
     let cases = [
-        ("invalid-ip", Ok(machine("m", &["10.0.0.1"])), "ProvidedNodeIpMismatch"),
-        ("10.0.0.2", Ok(machine("m", &["10.0.0.1"])), "ProvidedNodeIpMismatch"),
+        (
+            "invalid-ip",
+            Ok(machine("m", &["10.0.0.1"])),
+            "ProvidedNodeIpMismatch",
+        ),
+        (
+            "10.0.0.2",
+            Ok(machine("m", &["10.0.0.1"])),
+            "ProvidedNodeIpMismatch",
+        ),
         ("", Ok(nameless), "ProviderIdMissing"),
-        ("", Err(rpc_error(ErrorKind::Unavailable, "CLOUD_UNAVAILABLE")), "MachineNotResolved"),
-        ("", Err(rpc_error(ErrorKind::Timeout, "DEADLINE_EXCEEDED")), "MachineNotResolved"),
-        ("", Err(rpc_error(ErrorKind::Precondition, "AMBIGUOUS")), "MachineNotResolved"),
-        ("", Err(rpc_error(ErrorKind::NotFound, "MACHINE_NOT_FOUND")), "MachineNotFound"),
+        (
+            "",
+            Err(rpc_error(ErrorKind::Unavailable, "CLOUD_UNAVAILABLE")),
+            "MachineNotResolved",
+        ),
+        (
+            "",
+            Err(rpc_error(ErrorKind::Timeout, "DEADLINE_EXCEEDED")),
+            "MachineNotResolved",
+        ),
+        (
+            "",
+            Err(rpc_error(ErrorKind::Precondition, "AMBIGUOUS")),
+            "MachineNotResolved",
+        ),
+        (
+            "",
+            Err(rpc_error(ErrorKind::NotFound, "MACHINE_NOT_FOUND")),
+            "MachineNotFound",
+        ),
     ];
     for (provided, answer, reason) in cases {
         let mut world = World::new(Config::default());
@@ -94,7 +133,9 @@ async fn what_goes_wrong_leaves_the_node_as_it_is() {
 async fn a_foreign_node_is_untouched() {
     let mut world = World::new(Config::default());
     let key = world.node(fresh_node("n"));
-    world.instances.answer("n", Err(rpc_error(ErrorKind::Precondition, FOREIGN)));
+    world
+        .instances
+        .answer("n", Err(rpc_error(ErrorKind::Precondition, FOREIGN)));
     let outcome = controller(&world).reconcile(&key).await;
     assert_eq!(outcome, Outcome::After(Duration::from_secs(300)));
     assert!(world.api.calls().is_empty() && world.events.take().is_empty());
@@ -123,14 +164,22 @@ async fn a_node_that_changed_meanwhile_keeps_its_new_taints() {
     let key = world.node(fresh_node("n"));
     world.instances.answer("n", Ok(machine("m", &[])));
     let mut changed = world.api.get("/api/v1/nodes/n").unwrap();
-    changed["spec"]["taints"].as_array_mut().unwrap().push(json!({ "key": "new", "effect": "NoSchedule" }));
+    changed["spec"]["taints"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({ "key": "new", "effect": "NoSchedule" }));
     world.api.put("/api/v1/nodes", changed);
     let controller = controller(&world);
     assert_eq!(controller.reconcile(&key).await, Outcome::Conflict);
     world.catch_up(&key);
     assert_eq!(controller.reconcile(&key).await, Outcome::Done);
     let taints = world.api.get("/api/v1/nodes/n").unwrap()["spec"]["taints"].clone();
-    let keys: Vec<_> = taints.as_array().unwrap().iter().map(|taint| taint["key"].as_str().unwrap()).collect();
+    let keys: Vec<_> = taints
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|taint| taint["key"].as_str().unwrap())
+        .collect();
     assert_eq!(keys, ["other", "new"]);
 }
 
@@ -158,7 +207,10 @@ async fn addresses_follow_the_cloud() {
 #[tokio::test]
 async fn labels_follow_the_cloud_on_request() {
     for refresh_labels in [false, true] {
-        let world = World::new(Config { refresh_labels, ..Config::default() });
+        let world = World::new(Config {
+            refresh_labels,
+            ..Config::default()
+        });
         let key = world.node(settled_node("n", "True"));
         world.instances.answer("n", Ok(machine("n", &["10.0.0.1"])));
         assert_eq!(controller(&world).reconcile(&key).await, Outcome::Done);

@@ -50,13 +50,19 @@ fn told() -> Value {
 #[test]
 fn two_peers_become_these_annotations() {
     let patch = patch(&node(&json!({})), PREFIX, &wanted(PREFIX, &answer()), true).unwrap();
-    assert_eq!(patch, json!({ "metadata": { "uid": "uid-1", "annotations": told() } }));
+    assert_eq!(
+        patch,
+        json!({ "metadata": { "uid": "uid-1", "annotations": told() } })
+    );
 }
 
 /// Settled: no patch, so that a restart writes nothing.
 #[test]
 fn a_node_that_says_so_needs_no_patch() {
-    assert_eq!(patch(&node(&told()), PREFIX, &wanted(PREFIX, &answer()), true), None);
+    assert_eq!(
+        patch(&node(&told()), PREFIX, &wanted(PREFIX, &answer()), true),
+        None
+    );
 }
 
 /// E30: what changed at the cloud is written, and only that.
@@ -95,7 +101,10 @@ fn stale_keys_go_and_others_keys_stay() {
 #[test]
 fn an_incomplete_answer_takes_nothing_away() {
     let empty = EnsureMachineResponse::default();
-    assert_eq!(patch(&node(&told()), PREFIX, &wanted(PREFIX, &empty), false), None);
+    assert_eq!(
+        patch(&node(&told()), PREFIX, &wanted(PREFIX, &empty), false),
+        None
+    );
     assert!(patch(&node(&told()), PREFIX, &wanted(PREFIX, &empty), true).is_some());
 }
 

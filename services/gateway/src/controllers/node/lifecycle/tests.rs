@@ -7,11 +7,16 @@ use crate::config::Config;
 use crate::testing::{World, fresh_node, rpc_error, settled_node};
 
 fn monitor(world: &World) -> Monitor {
-    Monitor { gateway: Arc::clone(&world.gateway) }
+    Monitor {
+        gateway: Arc::clone(&world.gateway),
+    }
 }
 
 fn machine(power: PowerState) -> Machine {
-    Machine { power: power.into(), ..Machine::default() }
+    Machine {
+        power: power.into(),
+        ..Machine::default()
+    }
 }
 
 fn absent() -> Result<Machine, RpcError> {
@@ -32,17 +37,17 @@ async fn every_answer_and_what_it_does() {
     let foreign = || Err(rpc_error(ErrorKind::Precondition, "FOREIGN"));
     let other_not_found = || Err(rpc_error(ErrorKind::NotFound, "NOT_FOUND"));
     for (ready, answer, expected) in [
-        ("False", absent(), Some(delete)),         // C1, E18
-        ("False", unavailable(), None),            // C2, E20
-        ("False", on(), None),                     // C3
-        ("Unknown", absent(), Some(delete)),       // C4, C9
-        ("Unknown", on(), None),                   // C4
-        ("True", absent(), None),                  // C5, E18b
-        ("False", off(), Some(patch)),             // C6, E19
-        ("", absent(), Some(delete)),              // C11: no condition at all
-        ("", off(), Some(patch)),                  // C11
-        ("False", foreign(), None),                // E22
-        ("False", other_not_found(), None),        // a NOT_FOUND that is not the cloud's word
+        ("False", absent(), Some(delete)),   // C1, E18
+        ("False", unavailable(), None),      // C2, E20
+        ("False", on(), None),               // C3
+        ("Unknown", absent(), Some(delete)), // C4, C9
+        ("Unknown", on(), None),             // C4
+        ("True", absent(), None),            // C5, E18b
+        ("False", off(), Some(patch)),       // C6, E19
+        ("", absent(), Some(delete)),        // C11: no condition at all
+        ("", off(), Some(patch)),            // C11
+        ("False", foreign(), None),          // E22
+        ("False", other_not_found(), None),  // a NOT_FOUND that is not the cloud's word
     ] {
         let case = format!("{ready} {answer:?}");
         let world = World::new(Config::default());
@@ -53,7 +58,11 @@ async fn every_answer_and_what_it_does() {
         world.node(node);
         world.instances.answer("n", answer);
         monitor(&world).round().await;
-        assert_eq!(world.api.calls(), expected.into_iter().collect::<Vec<_>>(), "{case}");
+        assert_eq!(
+            world.api.calls(),
+            expected.into_iter().collect::<Vec<_>>(),
+            "{case}"
+        );
         let asked = world.instances.asked();
         if ready == "True" {
             assert!(asked.is_empty(), "C5: a ready node is not asked for");
@@ -97,7 +106,12 @@ async fn a_deletion_that_fails_is_tried_again() {
     world.instances.answer("n", absent());
     world.api.fail("DELETE", 500, 1);
     monitor(&world).round().await;
-    let reasons: Vec<_> = world.events.take().into_iter().map(|(_, reason)| reason).collect();
+    let reasons: Vec<_> = world
+        .events
+        .take()
+        .into_iter()
+        .map(|(_, reason)| reason)
+        .collect();
     assert_eq!(reasons, ["DeletingNode", "DeletingNodeFailed"]);
     assert!(world.api.get("/api/v1/nodes/n").is_some());
     monitor(&world).round().await;
@@ -145,7 +159,13 @@ async fn most_nodes_never_go_at_once() {
     }
     monitor(&world).round().await;
     assert!(world.api.calls().is_empty());
-    assert!(world.events.take().iter().all(|(_, reason)| *reason == "DeletionRefused"));
+    assert!(
+        world
+            .events
+            .take()
+            .iter()
+            .all(|(_, reason)| *reason == "DeletionRefused")
+    );
 }
 
 #[test]

@@ -12,7 +12,10 @@ fn node(value: &Value) -> NodeObject {
 }
 
 fn machine() -> Machine {
-    let address = |kind: ProtoType, address: &str| MachineAddress { r#type: kind.into(), address: address.into() };
+    let address = |kind: ProtoType, address: &str| MachineAddress {
+        r#type: kind.into(),
+        address: address.into(),
+    };
     Machine {
         provider_id: "equinixmetal://m".into(),
         hostname: "n".into(),
@@ -52,8 +55,12 @@ fn a_fresh_node_gets_all_in_two_patches() {
 /// N4: six labels, under today's names and yesterday's.
 #[test]
 fn type_zone_and_region_become_six_labels() {
-    let machine =
-        Machine { instance_type: "c3".into(), zone: "ny5".into(), region: "ny".into(), ..machine() };
+    let machine = Machine {
+        instance_type: "c3".into(),
+        zone: "ny5".into(),
+        region: "ny".into(),
+        ..machine()
+    };
     let patch = initialisation(&node(&fresh_node("n")), &machine).unwrap();
     assert_eq!(
         patch["metadata"]["labels"],
@@ -79,9 +86,15 @@ fn more_labels_do_not_overwrite_and_are_not_reserved() {
         ("notk8s.io/x", "y"),
         ("bad", "not a label"),
     ];
-    let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let labels = labels
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect();
     let patch = initialisation(&node(&fresh_node("n")), &Machine { labels, ..machine() }).unwrap();
-    assert_eq!(patch["metadata"]["labels"], json!({ "rack": "r1", "notk8s.io/x": "y" }));
+    assert_eq!(
+        patch["metadata"]["labels"],
+        json!({ "rack": "r1", "notk8s.io/x": "y" })
+    );
 }
 
 /// N9: a provider id that is there is never overwritten, and the node is initialised.
@@ -90,7 +103,10 @@ fn a_provider_id_is_never_overwritten() {
     let mut value = fresh_node("n");
     value["spec"]["providerID"] = json!("equinixmetal://mine");
     for provider_id in ["", "equinixmetal://other"] {
-        let machine = Machine { provider_id: provider_id.into(), ..machine() };
+        let machine = Machine {
+            provider_id: provider_id.into(),
+            ..machine()
+        };
         let patch = initialisation(&node(&value), &machine).unwrap();
         assert_eq!(patch["spec"].get("providerID"), None);
         assert_eq!(patch["spec"]["taints"].as_array().unwrap().len(), 1);
@@ -100,8 +116,14 @@ fn a_provider_id_is_never_overwritten() {
 /// N10: no provider id anywhere.
 #[test]
 fn without_any_provider_id_nothing_is_planned() {
-    let machine = Machine { provider_id: String::new(), ..machine() };
-    assert_eq!(initialisation(&node(&fresh_node("n")), &machine), Err(PlanError::NoProviderId));
+    let machine = Machine {
+        provider_id: String::new(),
+        ..machine()
+    };
+    assert_eq!(
+        initialisation(&node(&fresh_node("n")), &machine),
+        Err(PlanError::NoProviderId)
+    );
 }
 
 /// The last taint leaves no empty list.
@@ -118,7 +140,10 @@ fn the_last_taint_leaves_none() {
 fn a_settled_node_needs_nothing() {
     let node = node(&settled_node("n", "True"));
     let machine = Machine {
-        addresses: vec![MachineAddress { r#type: ProtoType::InternalIp.into(), address: "10.0.0.1".into() }],
+        addresses: vec![MachineAddress {
+            r#type: ProtoType::InternalIp.into(),
+            address: "10.0.0.1".into(),
+        }],
         ..machine()
     };
     assert_eq!(addresses(&node, &machine), Ok(None));
@@ -133,7 +158,10 @@ fn refreshed_labels_are_those_that_differ() {
     value["metadata"]["labels"] = json!({
         "topology.kubernetes.io/zone": "old", "failure-domain.beta.kubernetes.io/zone": "new",
     });
-    let machine = Machine { zone: "new".into(), ..machine() };
+    let machine = Machine {
+        zone: "new".into(),
+        ..machine()
+    };
     assert_eq!(
         refreshed_labels(&node(&value), &machine).unwrap()["metadata"]["labels"],
         json!({ "topology.kubernetes.io/zone": "new" })
