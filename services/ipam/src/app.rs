@@ -474,7 +474,10 @@ impl State {
                 change.revision
             };
             self.log.push(revision, Event::Released(before, pool.clone()));
-            let freed = self.ledger.giving_pool(&change.key).filter(|_| change.new.is_none());
+            let freed = self
+                .ledger
+                .giving_pool(&change.key)
+                .filter(|_| change.new.is_none());
             if let Some(pool) = freed.cloned() {
                 self.log.push_of_pool(Event::Freed(pool));
             }

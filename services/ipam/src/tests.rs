@@ -41,7 +41,9 @@ impl Ipam {
     /// Over this store, not adopted.
     pub(super) async fn over(store: Box<dyn Store>, pools: &[PoolConfig]) -> Self {
         let (context, clock) = context();
-        let routes = start_with(store, pools, Duration::from_secs(300), &context).await.unwrap();
+        let routes = start_with(store, pools, Duration::from_secs(300), &context)
+            .await
+            .unwrap();
         Self::serve(context, clock, routes).await
     }
 
@@ -55,10 +57,19 @@ impl Ipam {
     async fn serve(context: Context, clock: Arc<FixedClock>, routes: tonic::service::Routes) -> Self {
         let (listener, connector) = memory();
         let descriptors = groundplane_proto::FILE_DESCRIPTOR_SET;
-        let server = Server::new("ipam", &context).listen(Listen::Memory(listener)).routes(routes);
+        let server = Server::new("ipam", &context)
+            .listen(Listen::Memory(listener))
+            .routes(routes);
         server.reflection(false, descriptors).start().await.unwrap();
-        let channel = channel(&Target::Memory(connector), None).unwrap().describe(descriptors).unwrap();
-        Self { context, clock, client: IpamServiceClient::new(channel) }
+        let channel = channel(&Target::Memory(connector), None)
+            .unwrap()
+            .describe(descriptors)
+            .unwrap();
+        Self {
+            context,
+            clock,
+            client: IpamServiceClient::new(channel),
+        }
     }
 
     pub(super) fn health(&self) -> &Health {
@@ -75,24 +86,52 @@ impl Ipam {
     }
 
     pub(super) async fn allocate(&mut self, name: &str, wants: &[&str]) -> Result<Vec<String>, RpcError> {
-        let answer = self.client.allocate(request(name, wants)).await.map_err(RpcError::from)?.into_inner();
+        let answer = self
+            .client
+            .allocate(request(name, wants))
+            .await
+            .map_err(RpcError::from)?
+            .into_inner();
         Ok(answer.allocations.into_iter().map(|held| held.prefix).collect())
     }
 
     pub(super) async fn release(&mut self, name: &str) -> Result<usize, RpcError> {
-        let request = pb::ReleaseRequest { owner: Some(owner(name)), ..Default::default() };
-        Ok(self.client.release(request).await.map_err(RpcError::from)?.into_inner().released.len())
+        let request = pb::ReleaseRequest {
+            owner: Some(owner(name)),
+            ..Default::default()
+        };
+        Ok(self
+            .client
+            .release(request)
+            .await
+            .map_err(RpcError::from)?
+            .into_inner()
+            .released
+            .len())
     }
 
     pub(super) async fn holder(&mut self, address: &str) -> Option<String> {
         let by = Some(pb::lookup_request::By::Address(address.to_owned()));
-        let request = pb::LookupRequest { by, ..Default::default() };
-        let held = self.client.lookup(request).await.unwrap().into_inner().allocations;
+        let request = pb::LookupRequest {
+            by,
+            ..Default::default()
+        };
+        let held = self
+            .client
+            .lookup(request)
+            .await
+            .unwrap()
+            .into_inner()
+            .allocations;
         held.first().map(|held| held.owner.clone().unwrap().name)
     }
 
     pub(super) async fn store(&mut self) -> pb::GetStoreResponse {
-        self.client.get_store(pb::GetStoreRequest {}).await.unwrap().into_inner()
+        self.client
+            .get_store(pb::GetStoreRequest {})
+            .await
+            .unwrap()
+            .into_inner()
     }
 }
 
@@ -103,13 +142,26 @@ fn context() -> (Context, Arc<FixedClock>) {
 }
 
 pub(super) fn in_file(path: &Path, pools: &[PoolConfig]) -> Config {
-    let store = StoreConfig { kind: StoreKind::Redb, path: path.to_owned() };
-    Config { pools: pools.to_vec(), ipam: IpamConfig { store, ..IpamConfig::default() } }
+    let store = StoreConfig {
+        kind: StoreKind::Redb,
+        path: path.to_owned(),
+    };
+    Config {
+        pools: pools.to_vec(),
+        ipam: IpamConfig {
+            store,
+            ..IpamConfig::default()
+        },
+    }
 }
 
 pub(super) fn pool(name: &str, addresses: &[&str]) -> PoolConfig {
     let addresses = addresses.iter().map(|text| (*text).to_owned()).collect();
-    PoolConfig { name: name.to_owned(), addresses, ..PoolConfig::default() }
+    PoolConfig {
+        name: name.to_owned(),
+        addresses,
+        ..PoolConfig::default()
+    }
 }
 
 pub(super) fn owner(name: &str) -> Owner {
@@ -125,15 +177,28 @@ pub(super) fn owner(name: &str) -> Owner {
 /// `v4`, `v6`, or an address.
 pub(super) fn want(text: &str) -> AddressRequest {
     match text {
-        "v4" => AddressRequest { family: Family::Ipv4.into(), ..Default::default() },
-        "v6" => AddressRequest { family: Family::Ipv6.into(), ..Default::default() },
-        address => AddressRequest { address: address.to_owned(), ..Default::default() },
+        "v4" => AddressRequest {
+            family: Family::Ipv4.into(),
+            ..Default::default()
+        },
+        "v6" => AddressRequest {
+            family: Family::Ipv6.into(),
+            ..Default::default()
+        },
+        address => AddressRequest {
+            address: address.to_owned(),
+            ..Default::default()
+        },
     }
 }
 
 pub(super) fn request(name: &str, wants: &[&str]) -> pb::AllocateRequest {
     let requests = wants.iter().map(|text| want(text)).collect();
-    pb::AllocateRequest { owner: Some(owner(name)), requests, ..Default::default() }
+    pb::AllocateRequest {
+        owner: Some(owner(name)),
+        requests,
+        ..Default::default()
+    }
 }
 
 pub(super) fn adoption(holdings: Vec<pb::Holding>) -> pb::AdoptRequest {
@@ -147,7 +212,11 @@ pub(super) fn adoption(holdings: Vec<pb::Holding>) -> pb::AdoptRequest {
 
 pub(super) fn holding(name: &str, prefixes: &[&str]) -> pb::Holding {
     let prefixes = prefixes.iter().map(|text| (*text).to_owned()).collect();
-    pb::Holding { owner: Some(owner(name)), prefixes, ..Default::default() }
+    pb::Holding {
+        owner: Some(owner(name)),
+        prefixes,
+        ..Default::default()
+    }
 }
 
 pub(super) fn refusal<T: std::fmt::Debug>(result: Result<T, impl Into<RpcError>>) -> (ErrorKind, String) {

@@ -18,28 +18,47 @@ use crate::domain::{Allocation, Change, Cooling, Key, Record};
 use crate::ports::{Store, StoreError};
 
 fn key(network: &str, prefix: &str) -> Key {
-    Key { network: network.parse().unwrap(), prefix: prefix.parse().unwrap() }
+    Key {
+        network: network.parse().unwrap(),
+        prefix: prefix.parse().unwrap(),
+    }
 }
 
 fn held(key: &Key, name: &str, revision: u64) -> Record {
-    let owner = Owner::service("east".parse().unwrap(), "default".parse().unwrap(), name.parse().unwrap());
+    let owner = Owner::service(
+        "east".parse().unwrap(),
+        "default".parse().unwrap(),
+        name.parse().unwrap(),
+    );
     let source = groundplane_core::PoolSource("file".parse().unwrap());
     Record::Held(Arc::new(Allocation {
         key: key.clone(),
         owner: Arc::new(owner),
         uid: "1-2-3".into(),
-        pool: Some(groundplane_core::PoolId { source, namespace: None, name: "a".parse().unwrap() }),
+        pool: Some(groundplane_core::PoolId {
+            source,
+            namespace: None,
+            name: "a".parse().unwrap(),
+        }),
         since: Timestamp::from_millisecond(1_234_567_891).unwrap(),
         revision: Revision(revision),
     }))
 }
 
 fn cooling(revision: u64) -> Record {
-    Record::Cooling(Cooling { released: Timestamp::from_second(77).unwrap(), revision: Revision(revision) })
+    Record::Cooling(Cooling {
+        released: Timestamp::from_second(77).unwrap(),
+        revision: Revision(revision),
+    })
 }
 
 fn change(key: &Key, old: Option<Record>, new: Option<Record>, revision: u64) -> Change {
-    Change { key: key.clone(), old, new, revision: Revision(revision) }
+    Change {
+        key: key.clone(),
+        old,
+        new,
+        revision: Revision(revision),
+    }
 }
 
 /// The contract. `again` gives the same store as a new process would find it; `None` where it forgets.
@@ -48,16 +67,25 @@ fn store_contract(mut store: Box<dyn Store>, again: Option<&dyn Fn(Box<dyn Store
     assert_eq!((empty.revision, empty.records.len()), (Revision(0), 0));
     assert!(!empty.id.is_empty());
 
-    let (a, b, c) = (key("default", "10.0.0.1"), key("default", "2001:db8::/64"), key("blue", "10.0.0.1"));
+    let (a, b, c) = (
+        key("default", "10.0.0.1"),
+        key("default", "2001:db8::/64"),
+        key("blue", "10.0.0.1"),
+    );
     let first = [
         change(&a, None, Some(held(&a, "web", 1)), 1),
         change(&b, None, Some(held(&b, "api", 2)), 2),
         change(&c, None, Some(held(&c, "web", 3)), 3),
         change(&a, Some(held(&a, "web", 1)), Some(cooling(4)), 4),
     ];
-    store.commit(Revision(4), &first.iter().collect::<Vec<_>>()).unwrap();
-    let expected =
-        vec![(c.clone(), held(&c, "web", 3)), (a.clone(), cooling(4)), (b.clone(), held(&b, "api", 2))];
+    store
+        .commit(Revision(4), &first.iter().collect::<Vec<_>>())
+        .unwrap();
+    let expected = vec![
+        (c.clone(), held(&c, "web", 3)),
+        (a.clone(), cooling(4)),
+        (b.clone(), held(&b, "api", 2)),
+    ];
     let loaded = store.load().unwrap();
     assert_eq!((loaded.revision, &loaded.records), (Revision(4), &expected));
 
@@ -66,14 +94,22 @@ fn store_contract(mut store: Box<dyn Store>, again: Option<&dyn Fn(Box<dyn Store
         change(&b, Some(held(&b, "api", 2)), None, 5),
         change(&a, Some(held(&a, "web", 1)), None, 6),
     ];
-    assert!(matches!(store.commit(Revision(6), &torn.iter().collect::<Vec<_>>()), Err(StoreError::Corrupt(_))));
+    assert!(matches!(
+        store.commit(Revision(6), &torn.iter().collect::<Vec<_>>()),
+        Err(StoreError::Corrupt(_))
+    ));
     let taken = change(&a, None, Some(held(&a, "other", 7)), 7);
-    assert!(matches!(store.commit(Revision(7), &[&taken]), Err(StoreError::Corrupt(_))));
+    assert!(matches!(
+        store.commit(Revision(7), &[&taken]),
+        Err(StoreError::Corrupt(_))
+    ));
     let loaded = store.load().unwrap();
     assert_eq!((loaded.revision, &loaded.records), (Revision(4), &expected));
 
     store.commit(Revision(9), &[]).unwrap();
-    store.commit(Revision(10), &[&change(&a, Some(cooling(4)), None, 10)]).unwrap();
+    store
+        .commit(Revision(10), &[&change(&a, Some(cooling(4)), None, 10)])
+        .unwrap();
     let Some(again) = again else { return };
     let loaded = again(store).load().unwrap();
     assert_eq!((loaded.id, loaded.revision), (empty.id, Revision(10)));
@@ -108,7 +144,11 @@ impl Disk {
 
     fn checked(&self) -> io::Result<()> {
         let faults = self.faults.lock();
-        if faults.full { Err(io::Error::from(io::ErrorKind::StorageFull)) } else { Ok(()) }
+        if faults.full {
+            Err(io::Error::from(io::ErrorKind::StorageFull))
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -129,7 +169,11 @@ impl StorageBackend for Disk {
     fn sync_data(&self) -> io::Result<()> {
         self.checked()?;
         self.bytes.sync_data()?;
-        if self.faults.lock().deaf { Err(io::Error::other("no answer")) } else { Ok(()) }
+        if self.faults.lock().deaf {
+            Err(io::Error::other("no answer"))
+        } else {
+            Ok(())
+        }
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
@@ -168,10 +212,18 @@ fn a_commit_survives_a_process_that_never_closes_its_file() {
     let id = store.load().unwrap().id;
     for number in 1..=50_u64 {
         let key = key("default", &format!("10.0.0.{number}"));
-        store.commit(Revision(number), &[&change(&key, None, Some(held(&key, "web", number)), number)]).unwrap();
+        store
+            .commit(
+                Revision(number),
+                &[&change(&key, None, Some(held(&key, "web", number)), number)],
+            )
+            .unwrap();
         fs::copy(&path, &copy).unwrap();
         let loaded = RedbStore::open(&copy).unwrap().load().unwrap();
-        assert_eq!((&loaded.id, loaded.revision, loaded.records.len() as u64), (&id, Revision(number), number));
+        assert_eq!(
+            (&loaded.id, loaded.revision, loaded.records.len() as u64),
+            (&id, Revision(number), number)
+        );
     }
 }
 
@@ -181,11 +233,16 @@ fn a_full_disk_refuses_and_recovers() {
     let disk = Disk::default();
     let mut store = disk.open();
     let (a, b) = (key("default", "10.0.0.1"), key("default", "10.0.0.2"));
-    store.commit(Revision(1), &[&change(&a, None, Some(held(&a, "web", 1)), 1)]).unwrap();
+    store
+        .commit(Revision(1), &[&change(&a, None, Some(held(&a, "web", 1)), 1)])
+        .unwrap();
     disk.faults.lock().full = true;
     let second = change(&b, None, Some(held(&b, "api", 2)), 2);
     for _ in 0..3 {
-        assert!(matches!(store.commit(Revision(2), &[&second]), Err(StoreError::Unavailable(_))));
+        assert!(matches!(
+            store.commit(Revision(2), &[&second]),
+            Err(StoreError::Unavailable(_))
+        ));
     }
     disk.faults.lock().full = false;
     assert_eq!(store.load().unwrap().records, [(a.clone(), held(&a, "web", 1))]);
@@ -198,7 +255,9 @@ fn a_commit_that_failed_and_was_written_all_the_same_is_taken_back() {
     let disk = Disk::default();
     let mut store = disk.open();
     let (a, b) = (key("default", "10.0.0.1"), key("default", "10.0.0.2"));
-    store.commit(Revision(1), &[&change(&a, None, Some(held(&a, "web", 1)), 1)]).unwrap();
+    store
+        .commit(Revision(1), &[&change(&a, None, Some(held(&a, "web", 1)), 1)])
+        .unwrap();
     disk.faults.lock().deaf = true;
     let lost = [
         change(&a, Some(held(&a, "web", 1)), None, 2),
@@ -207,13 +266,20 @@ fn a_commit_that_failed_and_was_written_all_the_same_is_taken_back() {
     assert!(store.commit(Revision(3), &[&lost[0], &lost[1]]).is_err());
     disk.faults.lock().deaf = false;
     // The caller believes that nothing happened, and goes on from there.
-    store.commit(Revision(4), &[&change(&a, Some(held(&a, "web", 1)), Some(cooling(4)), 4)]).unwrap();
+    store
+        .commit(
+            Revision(4),
+            &[&change(&a, Some(held(&a, "web", 1)), Some(cooling(4)), 4)],
+        )
+        .unwrap();
     assert_eq!(store.load().unwrap().records, [(a, cooling(4))]);
 }
 
 fn refused(path: &Path) -> StoreError {
     let before = fs::read(path).unwrap();
-    let error = RedbStore::open(path).and_then(|mut store| store.load()).unwrap_err();
+    let error = RedbStore::open(path)
+        .and_then(|mut store| store.load())
+        .unwrap_err();
     assert_eq!(fs::read(path).unwrap(), before, "the file is kept as it is");
     assert!(error.to_string().contains(&path.display().to_string()), "{error}");
     error
@@ -224,18 +290,33 @@ fn refused(path: &Path) -> StoreError {
 fn a_damaged_file_is_refused_and_kept() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ipam.redb");
-    fs::write(&path, b"this is no database, and longer than its header would be".repeat(200)).unwrap();
+    fs::write(
+        &path,
+        b"this is no database, and longer than its header would be".repeat(200),
+    )
+    .unwrap();
     assert!(matches!(refused(&path), StoreError::Corrupt(_)));
 
     fs::remove_file(&path).unwrap();
     let mut store = RedbStore::open(&path).unwrap();
-    let keys: Vec<_> = (0..200).map(|number| key("default", &format!("10.0.0.{number}"))).collect();
-    let changes: Vec<_> = keys.iter().map(|key| change(key, None, Some(held(key, "web", 1)), 1)).collect();
-    store.commit(Revision(1), &changes.iter().collect::<Vec<_>>()).unwrap();
+    let keys: Vec<_> = (0..200)
+        .map(|number| key("default", &format!("10.0.0.{number}")))
+        .collect();
+    let changes: Vec<_> = keys
+        .iter()
+        .map(|key| change(key, None, Some(held(key, "web", 1)), 1))
+        .collect();
+    store
+        .commit(Revision(1), &changes.iter().collect::<Vec<_>>())
+        .unwrap();
     drop(store);
     let whole = fs::read(&path).unwrap();
     fs::write(&path, &whole[..whole.len() / 3]).unwrap();
-    assert!(matches!(refused(&path), StoreError::Corrupt(_)), "{:?}", refused(&path));
+    assert!(
+        matches!(refused(&path), StoreError::Corrupt(_)),
+        "{:?}",
+        refused(&path)
+    );
 }
 
 #[test]
@@ -254,15 +335,24 @@ fn a_record_of_a_later_format_is_not_guessed_at() {
     let disk = Disk::default();
     drop(disk.open());
     let table: redb::TableDefinition<'_, &[u8], &[u8]> = redb::TableDefinition::new("records");
-    let database = redb::Database::builder().create_with_backend(disk.clone()).unwrap();
+    let database = redb::Database::builder()
+        .create_with_backend(disk.clone())
+        .unwrap();
     let transaction = database.begin_write().unwrap();
     let mut bytes = b"default\0\x04".to_vec();
     bytes.extend_from_slice(&u128::from(0x0a00_0001_u32).to_be_bytes());
     bytes.push(32);
     let value: &[u8] = b"\x02\0\0\0\0\0\0\0\x01{}";
-    transaction.open_table(table).unwrap().insert(bytes.as_slice(), value).unwrap();
+    transaction
+        .open_table(table)
+        .unwrap()
+        .insert(bytes.as_slice(), value)
+        .unwrap();
     transaction.commit().unwrap();
     drop(database);
     let error = disk.open().load().unwrap_err();
-    assert!(error.to_string().contains("10.0.0.1/32 has format Some(2)"), "{error}");
+    assert!(
+        error.to_string().contains("10.0.0.1/32 has format Some(2)"),
+        "{error}"
+    );
 }

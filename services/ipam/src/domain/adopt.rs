@@ -160,7 +160,7 @@ impl Work<'_> {
         };
         let mut draft = Draft::new(self.ledger);
         if let Some(network) = self.ledger.networks.get(&holding.network) {
-            draft.hold(network, new);
+            draft.hold(network, new, self.ledger.ripe(self.now));
         }
         self.make(draft);
         self.done.adopted += 1;

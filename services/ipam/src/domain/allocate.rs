@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use super::ledger::Ledger;
 use super::network::{Network, Pool};
 use super::pool::PoolSpec;
-use super::record::{Allocation, Change, Key, Record};
+use super::record::{Allocation, Change, Cooling, Key, Record};
 
 /// What is wanted in one family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -285,8 +285,9 @@ impl Draft {
         });
     }
 
-    /// Gives a prefix that nobody holds to `owner`. What cools down there is forgotten.
-    pub(super) fn hold(&mut self, network: &Network, new: Allocation) -> Arc<Allocation> {
+    /// Gives a prefix that nobody holds to `owner`. What cools down there is forgotten; of a block, the rest goes on
+    /// cooling, unless it was released no later than `ripe`.
+    pub(super) fn hold(&mut self, network: &Network, new: Allocation, ripe: Timestamp) -> Arc<Allocation> {
         let prefix = new.key.prefix;
         let mut old = None;
         for (cooled, cooling) in network.cooling_in(prefix.range()) {
@@ -294,11 +295,18 @@ impl Draft {
                 old = Some(Record::Cooling(cooling));
                 continue;
             }
-            let key = Key {
+            let at = |prefix| Key {
                 network: new.key.network.clone(),
-                prefix: cooled,
+                prefix,
             };
-            self.change(key, Some(Record::Cooling(cooling)), |_| None);
+            self.change(at(cooled), Some(Record::Cooling(cooling)), |_| None);
+            if cooling.released > ripe {
+                for rest in around(prefix, cooled) {
+                    self.change(at(rest), None, |revision| {
+                        Some(Record::Cooling(Cooling { revision, ..cooling }))
+                    });
+                }
+            }
         }
         self.replace(old, new)
     }
@@ -306,6 +314,10 @@ impl Draft {
     /// Puts an allocation in the place of `old`.
     pub(super) fn replace(&mut self, old: Option<Record>, mut new: Allocation) -> Arc<Allocation> {
         self.revision = self.revision.next();
+        if matches!(&old, Some(Record::Held(held)) if held.owner != new.owner) {
+            // A release and an allocation at once: watches tell each with a revision of its own.
+            self.revision = self.revision.next();
+        }
         new.revision = self.revision;
         let (key, allocation) = (new.key.clone(), Arc::new(new));
         let record = Some(Record::Held(Arc::clone(&allocation)));
@@ -317,6 +329,20 @@ impl Draft {
         });
         allocation
     }
+}
+
+/// The prefixes that make up `whole` together with `part`; none, where `part` is not within `whole`.
+fn around(part: Prefix, whole: Prefix) -> Vec<Prefix> {
+    if !whole.range().contains(part.range()) {
+        return Vec::new();
+    }
+    let (family, first) = (part.family(), part.range().first());
+    let sibling = |length: u8| {
+        let bit = 1_u128 << (family.bits() - length);
+        let number = (first ^ bit) & !(bit - 1);
+        Prefix::new(family.address(number)?, length).ok()
+    };
+    (whole.length() + 1..=part.length()).filter_map(sibling).collect()
 }
 
 impl Ledger {
@@ -363,7 +389,8 @@ impl Ledger {
                     since: now,
                     revision: Revision(0),
                 };
-                plan.allocations.insert(place, draft.hold(network, new));
+                plan.allocations
+                    .insert(place, draft.hold(network, new, self.ripe(now)));
             }
         }
         plan.changes = draft.changes;

@@ -136,9 +136,7 @@ impl Network {
             }
             Some(Record::Cooling(cooling)) => {
                 self.cooling.insert(prefix, *cooling);
-                self.each_space(prefix, |space| {
-                    space.cool(prefix, cooling.released);
-                });
+                self.each_space(prefix, |space| space.cool(prefix, cooling.released));
             }
             None => {}
         }

@@ -1,6 +1,7 @@
 //! What is free in one pool, in one family. Derived state: rebuilt from the pool and the records in it.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 use groundplane_core::{AddressRange, Family, Prefix};
 use jiff::Timestamp;
@@ -109,28 +110,45 @@ impl Space {
         }
     }
 
-    /// Puts a free prefix into the queue, if it is one that is ever given to who asks for any.
-    pub(super) fn cool(&mut self, prefix: Prefix, released: Timestamp) -> bool {
-        let range = prefix.range();
-        if !self.cools(prefix) || !self.queue.insert((released, prefix)) {
-            return false;
-        }
-        self.cooling = self
-            .cooling
-            .saturating_add(self.free.remove(range.first(), range.last()));
-        true
+    /// What of `range` may be given to who asks for any.
+    fn automatic(&self, range: AddressRange) -> Vec<RangeInclusive<u128>> {
+        let (first, last) = (range.first(), range.last());
+        let usable = self.usable.overlapping(first..=last);
+        usable
+            .map(|usable| first.max(*usable.start())..=last.min(*usable.end()))
+            .flat_map(|part| self.reserved.gaps(&part).collect::<Vec<_>>())
+            .collect()
     }
 
-    /// Would this prefix cool down here?
+    fn automatic_size(&self, range: AddressRange) -> u128 {
+        if self.is_automatic(range) {
+            return range.size();
+        }
+        let parts = self.automatic(range);
+        parts.iter().fold(0, |sum, part| {
+            sum.saturating_add(size(*part.start(), *part.end()))
+        })
+    }
+
+    /// Puts a free prefix into the queue, if any of it is ever given to who asks for any.
+    pub(super) fn cool(&mut self, prefix: Prefix, released: Timestamp) {
+        let range = prefix.range();
+        if self.cools(prefix) && self.queue.insert((released, prefix)) {
+            self.free.remove(range.first(), range.last());
+            self.cooling = self.cooling.saturating_add(self.automatic_size(range));
+        }
+    }
+
+    /// Would any of this prefix cool down here?
     pub(super) fn cools(&self, prefix: Prefix) -> bool {
-        self.is_automatic(prefix.range())
+        self.automatic_size(prefix.range()) > 0
     }
 
     /// Takes a prefix out of the queue: its addresses are free at once.
     pub(super) fn thaw(&mut self, prefix: Prefix, released: Timestamp) {
         if self.queue.remove(&(released, prefix)) {
             let range = prefix.range();
-            self.cooling = self.cooling.saturating_sub(range.size());
+            self.cooling = self.cooling.saturating_sub(self.automatic_size(range));
             self.give(range.first(), range.last());
         }
     }
@@ -148,7 +166,8 @@ impl Space {
 
     fn pick_cooled(&self, bits: u32, length: u8, ripe: Timestamp) -> Option<u128> {
         let mut cooled = self.queue.iter().take_while(|(released, _)| *released <= ripe);
-        if let Some((_, whole)) = cooled.find(|(_, prefix)| prefix.length() <= length) {
+        let fits = |prefix: &Prefix| prefix.length() <= length && self.is_automatic(prefix.range());
+        if let Some((_, whole)) = cooled.find(|(_, prefix)| fits(prefix)) {
             return Some(whole.range().first());
         }
         // Only parts: they must be put together, with one another and with what is free.
@@ -156,10 +175,11 @@ impl Space {
         self.queue
             .iter()
             .take_while(|(released, _)| *released <= ripe)
-            .find_map(|(_, part)| {
-                let part = part.range();
-                merged.insert(part.first()..=part.last());
-                let around = merged.get(&part.first())?;
+            .flat_map(|(_, prefix)| self.automatic(prefix.range()))
+            .find_map(|part| {
+                let first = *part.start();
+                merged.insert(part);
+                let around = merged.get(&first)?;
                 block_within(*around.start(), *around.end(), bits)
             })
     }
@@ -172,7 +192,7 @@ impl Space {
             .rev()
             .take_while(|(released, _)| *released > ripe)
             .fold(0_u128, |sum, (_, prefix)| {
-                sum.saturating_add(prefix.range().size())
+                sum.saturating_add(self.automatic_size(prefix.range()))
             });
         let open = self.free.count().saturating_add(self.held_back.count());
         Usage {

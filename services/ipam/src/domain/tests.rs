@@ -18,7 +18,11 @@ pub(super) fn at(seconds: i64) -> Timestamp {
 }
 
 pub(super) fn owner(name: &str) -> Owner {
-    Owner::service("east".parse().unwrap(), "default".parse().unwrap(), name.parse().unwrap())
+    Owner::service(
+        "east".parse().unwrap(),
+        "default".parse().unwrap(),
+        name.parse().unwrap(),
+    )
 }
 
 pub(super) fn prefix(text: &str) -> Prefix {
@@ -27,11 +31,17 @@ pub(super) fn prefix(text: &str) -> Prefix {
 
 pub(super) fn pool(name: &str, addresses: &[&str]) -> RawPool {
     let addresses = addresses.iter().map(|text| (*text).to_owned()).collect();
-    RawPool { name: name.to_owned(), addresses, ..RawPool::default() }
+    RawPool {
+        name: name.to_owned(),
+        addresses,
+        ..RawPool::default()
+    }
 }
 
 pub(super) fn put(ledger: &mut Ledger, pools: &[RawPool]) -> PutPoolsOutcome {
-    ledger.put_pools(&PoolSource("file".parse().unwrap()), 0, pools).unwrap()
+    ledger
+        .put_pools(&PoolSource("file".parse().unwrap()), 0, pools)
+        .unwrap()
 }
 
 pub(super) fn ledger(pools: &[RawPool]) -> Ledger {
@@ -41,11 +51,17 @@ pub(super) fn ledger(pools: &[RawPool]) -> Ledger {
 }
 
 pub(super) fn v4() -> Want {
-    Want::Any { family: Family::V4, length: 32 }
+    Want::Any {
+        family: Family::V4,
+        length: 32,
+    }
 }
 
 pub(super) fn v6() -> Want {
-    Want::Any { family: Family::V6, length: 128 }
+    Want::Any {
+        family: Family::V6,
+        length: 128,
+    }
 }
 
 pub(super) fn ask(name: &str, wants: &[Want]) -> Ask {
@@ -53,7 +69,13 @@ pub(super) fn ask(name: &str, wants: &[Want]) -> Ask {
         owner: owner(name),
         uid: "".into(),
         network: NetworkName::default(),
-        wanted: wants.iter().map(|want| Wanted { want: *want, optional: false }).collect(),
+        wanted: wants
+            .iter()
+            .map(|want| Wanted {
+                want: *want,
+                optional: false,
+            })
+            .collect(),
         selector: Selector::default(),
     }
 }
@@ -68,12 +90,21 @@ pub(super) fn carry_out(ledger: &mut Ledger, plan: &Plan) {
 pub(super) fn give(ledger: &mut Ledger, ask: &Ask, now: Timestamp) -> Result<Vec<String>, Refusal> {
     let plan = ledger.plan_allocate(ask, now)?;
     carry_out(ledger, &plan);
-    Ok(plan.allocations.iter().map(|held| held.key.prefix.to_string()).collect())
+    Ok(plan
+        .allocations
+        .iter()
+        .map(|held| held.key.prefix.to_string())
+        .collect())
 }
 
 pub(super) fn release(ledger: &mut Ledger, name: &str, now: Timestamp) -> usize {
     let network = NetworkName::default();
-    let ask = ReleaseAsk { owner: owner(name), uid: "".into(), network, prefixes: Vec::new() };
+    let ask = ReleaseAsk {
+        owner: owner(name),
+        uid: "".into(),
+        network,
+        prefixes: Vec::new(),
+    };
     let plan = ledger.plan_release(&ask, now);
     carry_out(ledger, &plan);
     plan.allocations.len()
@@ -88,9 +119,15 @@ fn refused(ledger: &Ledger, ask: &Ask) -> (&'static str, String) {
 fn an_owner_that_asks_again_gets_what_it_holds() {
     let mut ledger = ledger(&[pool("a", &["10.0.0.0/24", "2001:db8::/64"])]);
     let both = ask("web", &[v6(), v4()]);
-    assert_eq!(give(&mut ledger, &both, at(0)).unwrap(), ["2001:db8::1/128", "10.0.0.1/32"]);
+    assert_eq!(
+        give(&mut ledger, &both, at(0)).unwrap(),
+        ["2001:db8::1/128", "10.0.0.1/32"]
+    );
     assert_eq!(ledger.plan_allocate(&both, at(9)).unwrap().changes, []);
-    assert_eq!(give(&mut ledger, &ask("web", &[v4()]), at(9)).unwrap(), ["10.0.0.1/32"]);
+    assert_eq!(
+        give(&mut ledger, &ask("web", &[v4()]), at(9)).unwrap(),
+        ["10.0.0.1/32"]
+    );
 }
 
 #[test]
@@ -99,25 +136,46 @@ fn edges_exclusions_and_reserved_addresses_are_given_to_nobody_who_asks_for_any(
     raw.exclude = vec!["10.0.0.2".into()];
     raw.reserved = vec!["10.0.0.1".into()];
     let mut ledger = ledger(&[raw]);
-    for (name, address) in [("a", "10.0.0.3/32"), ("b", "10.0.0.4/32"), ("c", "10.0.0.5/32"), ("d", "10.0.0.6/32")] {
+    for (name, address) in [
+        ("a", "10.0.0.3/32"),
+        ("b", "10.0.0.4/32"),
+        ("c", "10.0.0.5/32"),
+        ("d", "10.0.0.6/32"),
+    ] {
         assert_eq!(give(&mut ledger, &ask(name, &[v4()]), at(0)).unwrap(), [address]);
     }
     let (reason, text) = refused(&ledger, &ask("e", &[v4()]));
     assert_eq!(reason, "POOL_EXHAUSTED");
-    assert!(text.contains("`file:a`") && text.contains("1 more are reserved"), "{text}");
+    assert!(
+        text.contains("`file:a`") && text.contains("1 more are reserved"),
+        "{text}"
+    );
     for edge in ["10.0.0.0", "10.0.0.7", "10.0.0.2"] {
-        assert_eq!(refused(&ledger, &ask("e", &[Want::Exact(prefix(edge))])).0, "ADDRESS_RESERVED");
+        assert_eq!(
+            refused(&ledger, &ask("e", &[Want::Exact(prefix(edge))])).0,
+            "ADDRESS_RESERVED"
+        );
     }
-    assert_eq!(give(&mut ledger, &ask("e", &[Want::Exact(prefix("10.0.0.1"))]), at(0)).unwrap(), ["10.0.0.1/32"]);
+    assert_eq!(
+        give(&mut ledger, &ask("e", &[Want::Exact(prefix("10.0.0.1"))]), at(0)).unwrap(),
+        ["10.0.0.1/32"]
+    );
     assert_eq!(release(&mut ledger, "e", at(1)), 1);
-    assert_eq!(refused(&ledger, &ask("f", &[v4()])).0, "POOL_EXHAUSTED", "it is reserved again");
+    assert_eq!(
+        refused(&ledger, &ask("f", &[v4()])).0,
+        "POOL_EXHAUSTED",
+        "it is reserved again"
+    );
 }
 
 #[test]
 fn ranges_have_no_edges_and_a_pool_may_give_those_of_its_cidrs() {
     let mut all = pool("b", &["10.1.0.0/30"]);
     all.use_edge_addresses = true;
-    let pools = [pool("a", &["10.0.0.0-10.0.0.1", "10.0.1.0/31", "10.0.2.0/32"]), all];
+    let pools = [
+        pool("a", &["10.0.0.0-10.0.0.1", "10.0.1.0/31", "10.0.2.0/32"]),
+        all,
+    ];
     let ledger = ledger(&pools);
     let totals: Vec<_> = ledger.pools(at(0)).iter().map(|pool| pool.total).collect();
     assert_eq!(totals, [5, 4]);
@@ -128,28 +186,56 @@ fn an_exact_address_is_refused_with_the_reason_that_helps() {
     let mut secret = pool("secret", &["10.9.0.0/24"]);
     secret.namespaces = vec!["kube-system".into()];
     let mut ledger = ledger(&[pool("a", &["10.0.0.0/24"]), secret]);
-    give(&mut ledger, &ask("web", &[Want::Exact(prefix("10.0.0.7"))]), at(0)).unwrap();
+    give(
+        &mut ledger,
+        &ask("web", &[Want::Exact(prefix("10.0.0.7"))]),
+        at(0),
+    )
+    .unwrap();
     let exact = |text| ask("api", &[Want::Exact(prefix(text))]);
     let (reason, text) = refused(&ledger, &exact("10.0.0.7"));
-    assert_eq!((reason, text.as_str()), ("ADDRESS_TAKEN", "10.0.0.7/32 is taken by service default/web"));
+    assert_eq!(
+        (reason, text.as_str()),
+        ("ADDRESS_TAKEN", "10.0.0.7/32 is taken by service default/web")
+    );
     assert_eq!(refused(&ledger, &exact("192.0.2.1")).0, "OUTSIDE_POOLS");
     let (reason, text) = refused(&ledger, &exact("10.9.0.1"));
     assert_eq!(reason, "OUTSIDE_POOLS");
     assert!(text.contains("namespace `default`"), "{text}");
-    assert_eq!(refused(&ledger, &ask("web", &[Want::Exact(prefix("10.0.0.8"))])).0, "ALREADY_HOLDS");
+    assert_eq!(
+        refused(&ledger, &ask("web", &[Want::Exact(prefix("10.0.0.8"))])).0,
+        "ALREADY_HOLDS"
+    );
 }
 
 #[test]
 fn a_block_contains_its_addresses() {
     let mut ledger = ledger(&[pool("a", &["2001:db8::/56"])]);
-    let block = Want::Any { family: Family::V6, length: 64 };
+    let block = Want::Any {
+        family: Family::V6,
+        length: 64,
+    };
     // The first /64 holds the anycast address of the /56.
-    assert_eq!(give(&mut ledger, &ask("a", &[block]), at(0)).unwrap(), ["2001:db8:0:1::/64"]);
-    assert_eq!(refused(&ledger, &ask("b", &[Want::Exact(prefix("2001:db8:0:1::5"))])).0, "ADDRESS_TAKEN");
-    assert_eq!(give(&mut ledger, &ask("b", &[v6()]), at(0)).unwrap(), ["2001:db8::1/128"]);
-    assert_eq!(refused(&ledger, &ask("c", &[Want::Exact(prefix("2001:db8::/64"))])).0, "ADDRESS_RESERVED");
+    assert_eq!(
+        give(&mut ledger, &ask("a", &[block]), at(0)).unwrap(),
+        ["2001:db8:0:1::/64"]
+    );
+    assert_eq!(
+        refused(&ledger, &ask("b", &[Want::Exact(prefix("2001:db8:0:1::5"))])).0,
+        "ADDRESS_TAKEN"
+    );
+    assert_eq!(
+        give(&mut ledger, &ask("b", &[v6()]), at(0)).unwrap(),
+        ["2001:db8::1/128"]
+    );
+    assert_eq!(
+        refused(&ledger, &ask("c", &[Want::Exact(prefix("2001:db8::/64"))])).0,
+        "ADDRESS_RESERVED"
+    );
     let network = NetworkName::default();
-    let holder = ledger.holder(&network, "2001:db8:0:1::99".parse().unwrap()).unwrap();
+    let holder = ledger
+        .holder(&network, "2001:db8:0:1::99".parse().unwrap())
+        .unwrap();
     assert_eq!(holder.owner.to_string(), "service default/a");
 }
 
@@ -163,7 +249,13 @@ fn pools_are_used_by_priority_then_name_and_only_by_whom_they_serve() {
     let mut explicit = pool("explicit", &["10.2.0.1"]);
     explicit.priority = 8;
     explicit.explicit_only = true;
-    let mut ledger = ledger(&[low, pool("c", &["10.3.0.1"]), pool("b", &["10.4.0.1"]), labelled, explicit]);
+    let mut ledger = ledger(&[
+        low,
+        pool("c", &["10.3.0.1"]),
+        pool("b", &["10.4.0.1"]),
+        labelled,
+        explicit,
+    ]);
     let mut web = ask("web", &[v4()]);
     web.selector.labels = BTreeMap::from([("tier".to_owned(), "web".to_owned())]);
     assert_eq!(give(&mut ledger, &web, at(0)).unwrap(), ["10.1.0.1/32"]);
@@ -172,12 +264,20 @@ fn pools_are_used_by_priority_then_name_and_only_by_whom_they_serve() {
     }
     assert_eq!(refused(&ledger, &ask("e", &[v4()])).0, "POOL_EXHAUSTED");
     let mut named = ask("e", &[v4()]);
-    let choice = |name: &str| PoolChoice { source: None, namespace: None, name: name.parse().unwrap() };
+    let choice = |name: &str| PoolChoice {
+        source: None,
+        namespace: None,
+        name: name.parse().unwrap(),
+    };
     named.selector.pool = Some(choice("explicit"));
     assert_eq!(give(&mut ledger, &named, at(0)).unwrap(), ["10.2.0.1/32"]);
     named.owner = owner("f");
     named.selector.pool = Some(choice("labelled"));
-    assert_eq!(refused(&ledger, &named).0, "POOL_NOT_FOUND", "it serves labelled objects only");
+    assert_eq!(
+        refused(&ledger, &named).0,
+        "POOL_NOT_FOUND",
+        "it serves labelled objects only"
+    );
     named.selector.pool = Some(choice("nowhere"));
     assert_eq!(refused(&ledger, &named).0, "POOL_NOT_FOUND");
 }
@@ -188,7 +288,11 @@ fn a_pool_name_that_two_sources_have_must_say_which() {
     let other = PoolSource("configmaps".parse().unwrap());
     ledger.put_pools(&other, 1, &[pool("a", &["10.0.0.2"])]).unwrap();
     let mut named = ask("web", &[v4()]);
-    named.selector.pool = Some(PoolChoice { source: None, namespace: None, name: "a".parse().unwrap() });
+    named.selector.pool = Some(PoolChoice {
+        source: None,
+        namespace: None,
+        name: "a".parse().unwrap(),
+    });
     assert_eq!(refused(&ledger, &named).0, "POOL_AMBIGUOUS");
     named.selector.pool.as_mut().unwrap().source = Some(other);
     assert_eq!(give(&mut ledger, &named, at(0)).unwrap(), ["10.0.0.2/32"]);
@@ -217,9 +321,16 @@ fn a_released_address_rests_and_the_one_that_rested_longest_is_given_first() {
     }
     release(&mut ledger, "b", at(10));
     release(&mut ledger, "a", at(20));
-    assert_eq!(give(&mut ledger, &ask("c", &[v4()]), at(1000)).unwrap(), ["10.0.0.3/32"], "never used comes first");
+    assert_eq!(
+        give(&mut ledger, &ask("c", &[v4()]), at(1000)).unwrap(),
+        ["10.0.0.3/32"],
+        "never used comes first"
+    );
     let next = ask("d", &[v4()]);
-    assert_eq!(ledger.plan_allocate(&next, at(309)).unwrap_err().reason(), "POOL_EXHAUSTED");
+    assert_eq!(
+        ledger.plan_allocate(&next, at(309)).unwrap_err().reason(),
+        "POOL_EXHAUSTED"
+    );
     let status = &ledger.pools(at(309))[0];
     assert_eq!((status.used, status.free, status.cooling), (1, 0, 2));
     assert_eq!(ledger.next_ripe(at(309)), Some(at(310)));
@@ -228,7 +339,10 @@ fn a_released_address_rests_and_the_one_that_rested_longest_is_given_first() {
     let status = &ledger.pools(at(310))[0];
     assert_eq!((status.used, status.free, status.cooling), (1, 1, 1));
     assert_eq!(give(&mut ledger, &next, at(400)).unwrap(), ["10.0.0.2/32"]);
-    assert_eq!(give(&mut ledger, &ask("e", &[v4()]), at(400)).unwrap(), ["10.0.0.1/32"]);
+    assert_eq!(
+        give(&mut ledger, &ask("e", &[v4()]), at(400)).unwrap(),
+        ["10.0.0.1/32"]
+    );
 }
 
 #[test]
@@ -241,12 +355,38 @@ fn a_cooling_address_is_given_to_who_asks_for_it_by_name() {
 }
 
 #[test]
+fn the_rest_of_a_cooling_block_goes_on_resting() {
+    let mut ledger = ledger(&[pool("a", &["10.0.0.0-10.0.0.3"])]);
+    let block = ask(
+        "block",
+        &[Want::Any {
+            family: Family::V4,
+            length: 30,
+        }],
+    );
+    give(&mut ledger, &block, at(0)).unwrap();
+    release(&mut ledger, "block", at(1));
+    give(&mut ledger, &ask("b", &[Want::Exact(prefix("10.0.0.1"))]), at(2)).unwrap();
+    let any = ask("c", &[v4()]);
+    assert_eq!(
+        ledger.plan_allocate(&any, at(3)).unwrap_err().reason(),
+        "POOL_EXHAUSTED"
+    );
+    let status = &ledger.pools(at(3))[0];
+    assert_eq!((status.used, status.free, status.cooling), (1, 0, 3));
+    assert_eq!(give(&mut ledger, &any, at(301)).unwrap(), ["10.0.0.0/32"]);
+}
+
+#[test]
 fn without_a_cooldown_an_address_is_free_at_once() {
     let mut ledger = Ledger::new(SignedDuration::ZERO);
     put(&mut ledger, &[pool("a", &["10.0.0.1"])]);
     give(&mut ledger, &ask("a", &[v4()]), at(0)).unwrap();
     release(&mut ledger, "a", at(0));
-    assert_eq!(give(&mut ledger, &ask("b", &[v4()]), at(0)).unwrap(), ["10.0.0.1/32"]);
+    assert_eq!(
+        give(&mut ledger, &ask("b", &[v4()]), at(0)).unwrap(),
+        ["10.0.0.1/32"]
+    );
 }
 
 #[test]
@@ -258,11 +398,23 @@ fn a_block_is_made_of_addresses_that_cooled_down() {
     for name in ["a", "b", "c", "d"] {
         release(&mut ledger, name, at(1));
     }
-    let block = ask("x", &[Want::Any { family: Family::V4, length: 31 }]);
-    assert_eq!(ledger.plan_allocate(&block, at(2)).unwrap_err().reason(), "POOL_EXHAUSTED");
+    let block = ask(
+        "x",
+        &[Want::Any {
+            family: Family::V4,
+            length: 31,
+        }],
+    );
+    assert_eq!(
+        ledger.plan_allocate(&block, at(2)).unwrap_err().reason(),
+        "POOL_EXHAUSTED"
+    );
     assert_eq!(give(&mut ledger, &block, at(400)).unwrap(), ["10.0.0.0/31"]);
     release(&mut ledger, "x", at(500));
-    assert_eq!(give(&mut ledger, &ask("y", &[v4()]), at(900)).unwrap(), ["10.0.0.2/32"]);
+    assert_eq!(
+        give(&mut ledger, &ask("y", &[v4()]), at(900)).unwrap(),
+        ["10.0.0.2/32"]
+    );
 }
 
 #[test]
@@ -300,12 +452,20 @@ fn what_moves_is_never_without_a_holder() {
     };
     assert_eq!(ledger.plan_move(&to("c")).unwrap_err().reason(), "ALREADY_HOLDS");
     let plan = ledger.plan_move(&to("b")).unwrap();
-    assert!(plan.changes.iter().all(|change| matches!(change.new, Some(Record::Held(_)))));
+    assert!(
+        plan.changes
+            .iter()
+            .all(|change| matches!(change.new, Some(Record::Held(_))))
+    );
     carry_out(&mut ledger, &plan);
     assert_eq!(plan.allocations.len(), 2);
     assert_eq!(ledger.held_by(&NetworkName::default(), &owner("a")), []);
     let again = ledger.plan_move(&to("b")).unwrap();
-    assert_eq!((again.allocations.len(), again.changes.len()), (2, 0), "a retry finds it done");
+    assert_eq!(
+        (again.allocations.len(), again.changes.len()),
+        (2, 0),
+        "a retry finds it done"
+    );
 }
 
 #[test]
@@ -314,12 +474,22 @@ fn a_pool_that_goes_drains_and_ends_when_it_is_empty() {
     give(&mut ledger, &ask("web", &[v4()]), at(0)).unwrap();
     let outcome = put(&mut ledger, &[]);
     let names = |ids: &[groundplane_core::PoolId]| ids.iter().map(ToString::to_string).collect::<Vec<_>>();
-    assert_eq!((names(&outcome.changed), names(&outcome.gone)), (vec!["file:a".into()], vec!["file:b".into()]));
+    assert_eq!(
+        (names(&outcome.changed), names(&outcome.gone)),
+        (vec!["file:a".into()], vec!["file:b".into()])
+    );
     let status = &ledger.pools(at(0))[0];
     assert!(status.draining && status.used == 1 && status.free == 0);
     assert_eq!(refused(&ledger, &ask("api", &[v4()])).0, "POOL_DRAINING");
-    assert_eq!(refused(&ledger, &ask("api", &[Want::Exact(prefix("10.0.0.5"))])).0, "POOL_DRAINING");
-    assert_eq!(give(&mut ledger, &ask("web", &[v4()]), at(1)).unwrap(), ["10.0.0.1/32"], "the holder keeps it");
+    assert_eq!(
+        refused(&ledger, &ask("api", &[Want::Exact(prefix("10.0.0.5"))])).0,
+        "POOL_DRAINING"
+    );
+    assert_eq!(
+        give(&mut ledger, &ask("web", &[v4()]), at(1)).unwrap(),
+        ["10.0.0.1/32"],
+        "the holder keeps it"
+    );
     assert_eq!(ledger.end_drained(), []);
     release(&mut ledger, "web", at(2));
     assert_eq!(names(&ledger.end_drained()), ["file:a"]);
@@ -337,16 +507,28 @@ fn a_range_that_goes_keeps_its_holders_and_comes_back_without_them() {
     assert_eq!(ledger.pool_of(&held.key), None);
     put(&mut ledger, &[pool("a", &["10.0.0.1", "10.1.0.1-10.1.0.2"])]);
     ledger.check().unwrap();
-    assert_eq!(give(&mut ledger, &ask("c", &[v4()]), at(0)).unwrap(), ["10.1.0.2/32"]);
+    assert_eq!(
+        give(&mut ledger, &ask("c", &[v4()]), at(0)).unwrap(),
+        ["10.1.0.2/32"]
+    );
 }
 
 #[test]
 fn a_source_cannot_overlap_another_and_cannot_go_back() {
     let mut ledger = ledger(&[pool("a", &["10.0.0.0/24"])]);
     let other = PoolSource("configmaps".parse().unwrap());
-    let error = ledger.put_pools(&other, 5, &[pool("b", &["10.0.0.77"])]).unwrap_err();
-    let PutPoolsError::Problems(problems) = error else { panic!("{error}") };
-    assert!(problems[0].message.contains("overlaps `10.0.0.0/24` of pool `file:a`"), "{problems:?}");
+    let error = ledger
+        .put_pools(&other, 5, &[pool("b", &["10.0.0.77"])])
+        .unwrap_err();
+    let PutPoolsError::Problems(problems) = error else {
+        panic!("{error}")
+    };
+    assert!(
+        problems[0]
+            .message
+            .contains("overlaps `10.0.0.0/24` of pool `file:a`"),
+        "{problems:?}"
+    );
     ledger.put_pools(&other, 5, &[]).unwrap();
     let stale = ledger.put_pools(&other, 4, &[]).unwrap_err();
     assert_eq!(stale, PutPoolsError::Stale { told: 4, last: 5 });
@@ -374,8 +556,14 @@ fn a_change_that_is_reversed_leaves_nothing_behind() {
 struct Two;
 
 impl Quota for Two {
-    fn limit(&self, _: &groundplane_core::ClusterId, namespace: Option<&groundplane_core::Name>) -> Option<u64> {
-        namespace.filter(|namespace| namespace.as_str() == "default").map(|_| 2)
+    fn limit(
+        &self,
+        _: &groundplane_core::ClusterId,
+        namespace: Option<&groundplane_core::Name>,
+    ) -> Option<u64> {
+        namespace
+            .filter(|namespace| namespace.as_str() == "default")
+            .map(|_| 2)
     }
 }
 
@@ -386,7 +574,11 @@ fn a_quota_is_asked_before_each_allocation() {
     give(&mut ledger, &ask("a", &[v4()]), at(0)).unwrap();
     assert_eq!(refused(&ledger, &ask("b", &[v4(), v6()])).0, "QUOTA_EXCEEDED");
     give(&mut ledger, &ask("b", &[v4()]), at(0)).unwrap();
-    assert_eq!(give(&mut ledger, &ask("b", &[v4()]), at(0)).unwrap().len(), 1, "what is held may be asked for");
+    assert_eq!(
+        give(&mut ledger, &ask("b", &[v4()]), at(0)).unwrap().len(),
+        1,
+        "what is held may be asked for"
+    );
     let mut elsewhere = ask("c", &[v4()]);
     elsewhere.owner.namespace = Some("other".parse().unwrap());
     give(&mut ledger, &elsewhere, at(0)).unwrap();
@@ -399,12 +591,24 @@ fn an_explanation_says_what_each_pool_objects_to() {
     let mut ledger = ledger(&[pool("a", &["10.0.0.1"]), closed, pool("six", &["2001:db8::/64"])]);
     let explained = ledger.explain(&ask("web", &[v4()]), at(0));
     assert_eq!(explained.summary, "service default/web would get 10.0.0.1/32");
-    let reasons: Vec<_> = explained.verdicts.iter().map(|verdict| verdict.objection.as_ref().map(|o| o.0)).collect();
+    let reasons: Vec<_> = explained
+        .verdicts
+        .iter()
+        .map(|verdict| verdict.objection.as_ref().map(|o| o.0))
+        .collect();
     assert_eq!(reasons, [None, Some("POOL_NOT_FOUND"), Some("POOL_NOT_FOUND")]);
     give(&mut ledger, &ask("api", &[v4()]), at(0)).unwrap();
     let explained = ledger.explain(&ask("web", &[v4()]), at(0));
-    assert_eq!(explained.verdicts[0].objection.as_ref().unwrap().0, "POOL_EXHAUSTED");
-    assert!(explained.summary.starts_with("service default/web would get no address: no room"), "{explained:?}");
+    assert_eq!(
+        explained.verdicts[0].objection.as_ref().unwrap().0,
+        "POOL_EXHAUSTED"
+    );
+    assert!(
+        explained
+            .summary
+            .starts_with("service default/web would get no address: no room"),
+        "{explained:?}"
+    );
     let explained = ledger.explain(&ask("api", &[v4()]), at(0));
     assert_eq!(explained.summary, "service default/api holds 10.0.0.1/32");
 }
@@ -416,7 +620,10 @@ fn pages_go_on_behind_a_key_across_networks() {
     let mut ledger = ledger(&[pool("a", &["10.0.0.1-10.0.0.2"]), blue]);
     for name in ["a", "b"] {
         for network in ["default", "blue"] {
-            let ask = Ask { network: network.parse().unwrap(), ..ask(name, &[v4()]) };
+            let ask = Ask {
+                network: network.parse().unwrap(),
+                ..ask(name, &[v4()])
+            };
             give(&mut ledger, &ask, at(0)).unwrap();
         }
     }
@@ -424,7 +631,10 @@ fn pages_go_on_behind_a_key_across_networks() {
     assert_eq!(all.len(), 4);
     assert!(all.is_sorted());
     for (index, key) in all.iter().enumerate() {
-        let rest: Vec<_> = ledger.allocations(Some(key)).map(|held| held.key.clone()).collect();
+        let rest: Vec<_> = ledger
+            .allocations(Some(key))
+            .map(|held| held.key.clone())
+            .collect();
         assert_eq!(rest, all[index + 1..]);
     }
 }

@@ -10,14 +10,22 @@ async fn until_a_cluster_has_told_what_it_holds_nothing_is_given_or_taken() {
     let adopting = (ErrorKind::Unavailable, "ADOPTING".to_owned());
     assert_eq!(refusal(ipam.allocate("web", &["v4"]).await), adopting);
     assert_eq!(refusal(ipam.release("web").await), adopting);
-    let request = pb::MoveRequest { from: Some(owner("a")), to: Some(owner("b")), ..Default::default() };
+    let request = pb::MoveRequest {
+        from: Some(owner("a")),
+        to: Some(owner("b")),
+        ..Default::default()
+    };
     assert_eq!(refusal(ipam.client.r#move(request).await), adopting);
     assert_eq!(ipam.holder("192.0.2.1").await, None, "reading is allowed");
     ipam.adopt(vec![holding("old", &["192.0.2.1"])]).await;
     assert_eq!(ipam.allocate("web", &["v4"]).await.unwrap(), ["192.0.2.2/32"]);
     let mut west = request_of("west");
     west.requests = vec![want("v4")];
-    assert_eq!(refusal(ipam.client.allocate(west).await), adopting, "another cluster has to speak for itself");
+    assert_eq!(
+        refusal(ipam.client.allocate(west).await),
+        adopting,
+        "another cluster has to speak for itself"
+    );
     ipam.stop().await;
 }
 
@@ -31,11 +39,20 @@ fn request_of(cluster: &str) -> pb::AllocateRequest {
 async fn a_store_that_the_cluster_does_not_know_is_refused_and_named() {
     let mut ipam = Ipam::over(Box::new(MemoryStore::new()), &[]).await;
     let id = ipam.store().await.store_id;
-    let foreign = pb::AdoptRequest { store_id: "another".to_owned(), ..adoption(Vec::new()) };
+    let foreign = pb::AdoptRequest {
+        store_id: "another".to_owned(),
+        ..adoption(Vec::new())
+    };
     let error: RpcError = ipam.client.adopt(foreign).await.unwrap_err().into();
-    assert_eq!((error.kind, error.reason.as_str()), (ErrorKind::Precondition, "UNKNOWN_STORE"));
+    assert_eq!(
+        (error.kind, error.reason.as_str()),
+        (ErrorKind::Precondition, "UNKNOWN_STORE")
+    );
     assert_eq!(error.metadata["store_id"], id);
-    let ours = pb::AdoptRequest { store_id: id, ..adoption(Vec::new()) };
+    let ours = pb::AdoptRequest {
+        store_id: id,
+        ..adoption(Vec::new())
+    };
     ipam.client.adopt(ours).await.unwrap();
     ipam.stop().await;
 }
@@ -70,16 +87,26 @@ async fn a_store_restored_from_an_old_backup_gives_no_live_address_again() {
         ..adoption(holdings)
     };
     let answer = ipam.client.adopt(request.clone()).await.unwrap().into_inner();
-    assert_eq!((answer.adopted, answer.conflicts.len(), answer.evicted.len()), (2, 0, 1));
+    assert_eq!(
+        (answer.adopted, answer.conflicts.len(), answer.evicted.len()),
+        (2, 0, 1)
+    );
     assert_eq!(answer.evicted[0].owner.as_ref().unwrap().name, "gone");
-    assert!(answer.revision > store.revision, "revisions do not repeat themselves");
+    assert!(
+        answer.revision > store.revision,
+        "revisions do not repeat themselves"
+    );
     assert_eq!(ipam.store().await.revision, answer.revision);
     assert_eq!(ipam.allocate("next", &["v4"]).await.unwrap(), ["192.0.2.4/32"]);
     for (address, name) in [("192.0.2.1", "taker"), ("192.0.2.2", "web"), ("192.0.2.3", "new")] {
         assert_eq!(ipam.holder(address).await.as_deref(), Some(name));
     }
     let again = ipam.client.adopt(request).await.unwrap().into_inner();
-    assert_eq!((again.adopted, again.evicted.len(), again.conflicts.len()), (0, 0, 0), "it may be told again");
+    assert_eq!(
+        (again.adopted, again.evicted.len(), again.conflicts.len()),
+        (0, 0, 0),
+        "it may be told again"
+    );
     ipam.stop().await;
 }
 
@@ -95,12 +122,28 @@ async fn what_cannot_be_taken_over_is_told() {
         .await;
     assert_eq!(answer.adopted, 1);
     let conflict = &answer.conflicts[0];
-    assert_eq!(conflict.holding.as_ref().unwrap().owner.as_ref().unwrap().name, "two");
-    assert_eq!((conflict.prefix.as_str(), conflict.holder.as_ref().unwrap().name.as_str()), ("192.0.2.1/32", "one"));
-    let mut uncovered: Vec<_> = answer.uncovered.iter().flat_map(|holding| holding.prefixes.clone()).collect();
+    assert_eq!(
+        conflict.holding.as_ref().unwrap().owner.as_ref().unwrap().name,
+        "two"
+    );
+    assert_eq!(
+        (
+            conflict.prefix.as_str(),
+            conflict.holder.as_ref().unwrap().name.as_str()
+        ),
+        ("192.0.2.1/32", "one")
+    );
+    let mut uncovered: Vec<_> = answer
+        .uncovered
+        .iter()
+        .flat_map(|holding| holding.prefixes.clone())
+        .collect();
     uncovered.sort();
     assert_eq!(uncovered, ["203.0.113.1/32", "lb.example.org"]);
-    let foreign = pb::Holding { owner: request_of("west").owner, ..holding("x", &[]) };
+    let foreign = pb::Holding {
+        owner: request_of("west").owner,
+        ..holding("x", &[])
+    };
     let refused = ipam.client.adopt(adoption(vec![foreign])).await;
     assert_eq!(refusal(refused).0, ErrorKind::Invalid);
     ipam.stop().await;
@@ -111,7 +154,12 @@ async fn what_cannot_be_taken_over_is_told() {
 async fn an_empty_store_learns_from_the_cluster() {
     let mut ipam = Ipam::over(Box::new(MemoryStore::new()), &[pool("a", &["10.0.0.0/16"])]).await;
     let holdings: Vec<_> = (1..=2000_u32)
-        .map(|number| holding(&format!("s{number}"), &[&format!("10.0.{}.{}", number / 200, number % 200 + 1)]))
+        .map(|number| {
+            holding(
+                &format!("s{number}"),
+                &[&format!("10.0.{}.{}", number / 200, number % 200 + 1)],
+            )
+        })
         .collect();
     let answer = ipam.adopt(holdings.clone()).await;
     assert_eq!((answer.adopted, answer.revision), (2000, 2000));

@@ -9,21 +9,42 @@ use super::*;
 #[tokio::test]
 async fn an_address_is_given_found_and_taken_back() {
     let mut ipam = Ipam::new(&[pool("a", &["192.0.2.0/24", "2001:db8::/64"])]).await;
-    let answer = ipam.client.allocate(request("web", &["v4", "v6"])).await.unwrap().into_inner();
+    let answer = ipam
+        .client
+        .allocate(request("web", &["v4", "v6"]))
+        .await
+        .unwrap()
+        .into_inner();
     let first = &answer.allocations[0];
-    assert_eq!((first.prefix.as_str(), first.network.as_str()), ("192.0.2.1/32", "default"));
+    assert_eq!(
+        (first.prefix.as_str(), first.network.as_str()),
+        ("192.0.2.1/32", "default")
+    );
     assert_eq!(first.pool.as_ref().unwrap().name, "a");
     assert_eq!(first.allocated_at.as_ref().unwrap().seconds, 1_000_000);
     assert_eq!(answer.allocations[1].prefix, "2001:db8::1/128");
-    assert_eq!(ipam.allocate("web", &["v6", "v4"]).await.unwrap(), ["2001:db8::1/128", "192.0.2.1/32"]);
+    assert_eq!(
+        ipam.allocate("web", &["v6", "v4"]).await.unwrap(),
+        ["2001:db8::1/128", "192.0.2.1/32"]
+    );
     assert_eq!(ipam.holder("192.0.2.1").await.as_deref(), Some("web"));
     assert_eq!(ipam.holder("192.0.2.2").await, None);
     assert_eq!(ipam.release("web").await.unwrap(), 2);
     assert_eq!(ipam.release("web").await.unwrap(), 0, "that is no error");
     assert_eq!(ipam.holder("192.0.2.1").await, None);
-    let pools = ipam.client.list_pools(pb::ListPoolsRequest {}).await.unwrap().into_inner().pools;
+    let pools = ipam
+        .client
+        .list_pools(pb::ListPoolsRequest {})
+        .await
+        .unwrap()
+        .into_inner()
+        .pools;
     assert_eq!((pools[0].used, pools[0].cooling), (0, 2));
-    assert_eq!((pools[0].total, pools[0].free), (u64::MAX, u64::MAX), "counts saturate");
+    assert_eq!(
+        (pools[0].total, pools[0].free),
+        (u64::MAX, u64::MAX),
+        "counts saturate"
+    );
     ipam.stop().await;
 }
 
@@ -41,7 +62,11 @@ async fn each_refusal_has_its_code_and_reason() {
         (&["v6"], ErrorKind::NotFound, "POOL_NOT_FOUND"),
         (&["nonsense"], ErrorKind::Invalid, "INVALID_REQUEST"),
     ] {
-        assert_eq!(refusal(ipam.allocate("api", wants).await), (kind, reason.to_owned()), "{wants:?}");
+        assert_eq!(
+            refusal(ipam.allocate("api", wants).await),
+            (kind, reason.to_owned()),
+            "{wants:?}"
+        );
     }
     let error = ipam.allocate("api", &["192.0.2.1"]).await.unwrap_err();
     assert_eq!(error.metadata["holder"], "service default/web");
@@ -50,13 +75,19 @@ async fn each_refusal_has_its_code_and_reason() {
     let full = ipam.allocate("new", &["v4"]).await;
     assert_eq!(refusal(full), (ErrorKind::Exhausted, "POOL_EXHAUSTED".to_owned()));
     let other = ipam.allocate("web", &["192.0.2.2"]).await;
-    assert_eq!(refusal(other), (ErrorKind::Precondition, "ALREADY_HOLDS".to_owned()));
+    assert_eq!(
+        refusal(other),
+        (ErrorKind::Precondition, "ALREADY_HOLDS".to_owned())
+    );
     let mut first = request("web", &["v4"]);
     first.owner_uid = "one".to_owned();
     ipam.client.allocate(first.clone()).await.unwrap();
     first.owner_uid = "two".to_owned();
     let mismatch = ipam.client.allocate(first).await;
-    assert_eq!(refusal(mismatch), (ErrorKind::Precondition, "UID_MISMATCH".to_owned()));
+    assert_eq!(
+        refusal(mismatch),
+        (ErrorKind::Precondition, "UID_MISMATCH".to_owned())
+    );
     ipam.stop().await;
 }
 
@@ -64,13 +95,21 @@ async fn each_refusal_has_its_code_and_reason() {
 async fn malformed_requests_name_the_field() {
     let mut ipam = Ipam::new(&[pool("a", &["192.0.2.0/24"])]).await;
     let twice = ipam.allocate("web", &["v4", "192.0.2.7"]).await.unwrap_err();
-    assert!(twice.message.starts_with("requests[1]: asks for IPv4 a second time"), "{twice}");
+    assert!(
+        twice
+            .message
+            .starts_with("requests[1]: asks for IPv4 a second time"),
+        "{twice}"
+    );
     let none = ipam.allocate("web", &[]).await.unwrap_err();
     assert!(none.message.starts_with("requests: "), "{none}");
     let mut nobody = request("web", &["v4"]);
     nobody.owner = None;
     let nobody: RpcError = ipam.client.allocate(nobody).await.unwrap_err().into();
-    assert_eq!((nobody.kind, nobody.message.as_str()), (ErrorKind::Invalid, "owner: must be set"));
+    assert_eq!(
+        (nobody.kind, nobody.message.as_str()),
+        (ErrorKind::Invalid, "owner: must be set")
+    );
     let mut odd = request("web", &["v4"]);
     odd.owner.as_mut().unwrap().kind = "thing".to_owned();
     let odd: RpcError = ipam.client.allocate(odd).await.unwrap_err().into();
@@ -115,9 +154,16 @@ async fn many_at_once_never_share_an_address() {
             given
         }
     });
-    let given: Vec<_> = futures::future::join_all(tasks).await.into_iter().flatten().collect();
+    let given: Vec<_> = futures::future::join_all(tasks)
+        .await
+        .into_iter()
+        .flatten()
+        .collect();
     assert_eq!(given.iter().collect::<BTreeSet<_>>().len(), 640);
-    let list = pb::ListAllocationsRequest { page_size: 5000, ..Default::default() };
+    let list = pb::ListAllocationsRequest {
+        page_size: 5000,
+        ..Default::default()
+    };
     let listed = ipam.client.list_allocations(list).await.unwrap().into_inner();
     assert_eq!(listed.allocations.len(), 640);
     ipam.stop().await;
@@ -147,10 +193,27 @@ async fn allocations_come_by_pages_in_order() {
         }
     }
     assert_eq!(pages, [3, 3, 1]);
-    let other = pb::ListAllocationsRequest { cluster: "west".to_owned(), ..Default::default() };
-    assert_eq!(ipam.client.list_allocations(other).await.unwrap().into_inner().allocations, []);
-    let bad = pb::ListAllocationsRequest { page_token: "x".to_owned(), ..Default::default() };
-    assert_eq!(refusal(ipam.client.list_allocations(bad).await).0, ErrorKind::Invalid);
+    let other = pb::ListAllocationsRequest {
+        cluster: "west".to_owned(),
+        ..Default::default()
+    };
+    assert_eq!(
+        ipam.client
+            .list_allocations(other)
+            .await
+            .unwrap()
+            .into_inner()
+            .allocations,
+        []
+    );
+    let bad = pb::ListAllocationsRequest {
+        page_token: "x".to_owned(),
+        ..Default::default()
+    };
+    assert_eq!(
+        refusal(ipam.client.list_allocations(bad).await).0,
+        ErrorKind::Invalid
+    );
     ipam.stop().await;
 }
 
@@ -165,9 +228,18 @@ async fn addresses_move_to_another_owner() {
         ..Default::default()
     };
     let refused = ipam.client.r#move(to("c")).await;
-    assert_eq!(refusal(refused), (ErrorKind::Precondition, "ALREADY_HOLDS".to_owned()));
+    assert_eq!(
+        refusal(refused),
+        (ErrorKind::Precondition, "ALREADY_HOLDS".to_owned())
+    );
     for _ in 0..2 {
-        let moved = ipam.client.r#move(to("b")).await.unwrap().into_inner().allocations;
+        let moved = ipam
+            .client
+            .r#move(to("b"))
+            .await
+            .unwrap()
+            .into_inner()
+            .allocations;
         assert_eq!(moved[0].prefix, "192.0.2.1/32");
     }
     assert_eq!(ipam.holder("192.0.2.1").await.as_deref(), Some("b"));
@@ -178,7 +250,10 @@ async fn addresses_move_to_another_owner() {
 async fn pools_of_a_source_are_replaced_or_refused_as_a_whole() {
     let mut ipam = Ipam::new(&[pool("a", &["192.0.2.0/24"])]).await;
     let pool = |name: &str, address: &str| pb::Pool {
-        r#ref: Some(groundplane_proto::core::v1::PoolRef { name: name.to_owned(), ..Default::default() }),
+        r#ref: Some(groundplane_proto::core::v1::PoolRef {
+            name: name.to_owned(),
+            ..Default::default()
+        }),
         addresses: vec![address.to_owned()],
         ..Default::default()
     };
@@ -187,20 +262,51 @@ async fn pools_of_a_source_are_replaced_or_refused_as_a_whole() {
         source_revision: revision,
         pools,
     };
-    let bad = vec![pool("good", "10.0.0.0/24"), pool("overlap", "192.0.2.128/25"), pool("bits", "10.1.0.1/24")];
+    let bad = vec![
+        pool("good", "10.0.0.0/24"),
+        pool("overlap", "192.0.2.128/25"),
+        pool("bits", "10.1.0.1/24"),
+    ];
     let error: RpcError = ipam.client.put_pools(put(3, bad)).await.unwrap_err().into();
-    assert_eq!((error.kind, error.reason.as_str()), (ErrorKind::Invalid, "INVALID_POOLS"));
+    assert_eq!(
+        (error.kind, error.reason.as_str()),
+        (ErrorKind::Invalid, "INVALID_POOLS")
+    );
     assert!(error.message.contains("(and 1 more)"), "{error}");
-    assert_eq!(ipam.client.list_pools(pb::ListPoolsRequest {}).await.unwrap().into_inner().pools.len(), 1);
-    ipam.client.put_pools(put(3, vec![pool("good", "10.0.0.0/24")])).await.unwrap();
+    assert_eq!(
+        ipam.client
+            .list_pools(pb::ListPoolsRequest {})
+            .await
+            .unwrap()
+            .into_inner()
+            .pools
+            .len(),
+        1
+    );
+    ipam.client
+        .put_pools(put(3, vec![pool("good", "10.0.0.0/24")]))
+        .await
+        .unwrap();
     let stale = ipam.client.put_pools(put(2, Vec::new())).await;
     assert_eq!(refusal(stale), (ErrorKind::Conflict, "STALE_SNAPSHOT".to_owned()));
     ipam.allocate("web", &["10.0.0.9"]).await.unwrap();
     ipam.client.put_pools(put(4, Vec::new())).await.unwrap();
     let draining = ipam.allocate("api", &["10.0.0.10"]).await;
-    assert_eq!(refusal(draining), (ErrorKind::Precondition, "POOL_DRAINING".to_owned()));
-    let pools = ipam.client.list_pools(pb::ListPoolsRequest {}).await.unwrap().into_inner().pools;
-    assert_eq!(pools.iter().map(|pool| pool.draining).collect::<Vec<_>>(), [false, true]);
+    assert_eq!(
+        refusal(draining),
+        (ErrorKind::Precondition, "POOL_DRAINING".to_owned())
+    );
+    let pools = ipam
+        .client
+        .list_pools(pb::ListPoolsRequest {})
+        .await
+        .unwrap()
+        .into_inner()
+        .pools;
+    assert_eq!(
+        pools.iter().map(|pool| pool.draining).collect::<Vec<_>>(),
+        [false, true]
+    );
     ipam.stop().await;
 }
 
@@ -208,10 +314,16 @@ async fn pools_of_a_source_are_replaced_or_refused_as_a_whole() {
 async fn what_is_not_there_yet_says_so() {
     let mut ipam = Ipam::new(&[]).await;
     let filter = ipam.client.filter(pb::FilterRequest::default()).await;
-    assert_eq!(refusal(filter), (ErrorKind::Unsupported, "NOT_IMPLEMENTED".to_owned()));
+    assert_eq!(
+        refusal(filter),
+        (ErrorKind::Unsupported, "NOT_IMPLEMENTED".to_owned())
+    );
     let bind = ipam.client.bind(pb::BindRequest::default()).await;
     assert_eq!(refusal(bind).0, ErrorKind::Unsupported);
-    let nodes = ipam.client.sync_nodes(futures::stream::empty::<pb::SyncNodesRequest>()).await;
+    let nodes = ipam
+        .client
+        .sync_nodes(futures::stream::empty::<pb::SyncNodesRequest>())
+        .await;
     assert_eq!(refusal(nodes).0, ErrorKind::Unsupported);
     ipam.stop().await;
 }
@@ -229,7 +341,10 @@ async fn pools_are_measured() {
         r#"groundplane_ipam_allocations_total{outcome="POOL_NOT_FOUND"} 1"#,
         "groundplane_ipam_commit_changes_count 1",
     ] {
-        assert!(text.lines().any(|found| found.trim_end_matches(".0") == line), "{line} is not in:\n{text}");
+        assert!(
+            text.lines().any(|found| found.trim_end_matches(".0") == line),
+            "{line} is not in:\n{text}"
+        );
     }
     ipam.stop().await;
 }

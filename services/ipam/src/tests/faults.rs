@@ -42,7 +42,11 @@ struct Handles {
 
 async fn fragile(pools: &[PoolConfig]) -> (Ipam, Handles) {
     let (error, gate) = (Arc::new(Mutex::new(None)), Arc::new(Mutex::new(())));
-    let store = Fragile { inner: MemoryStore::new(), error: Arc::clone(&error), gate: Arc::clone(&gate) };
+    let store = Fragile {
+        inner: MemoryStore::new(),
+        error: Arc::clone(&error),
+        gate: Arc::clone(&gate),
+    };
     let mut ipam = Ipam::over(Box::new(store), pools).await;
     ipam.adopt(Vec::new()).await;
     (ipam, Handles { error, gate })
@@ -56,13 +60,27 @@ async fn a_store_that_cannot_write_refuses_and_recovers_without_a_restart() {
     *handles.error.lock() = Some(StoreError::Unavailable("no space left on device".into()));
     for _ in 0..2 {
         let error = ipam.allocate("api", &["v4"]).await.unwrap_err();
-        assert_eq!((error.kind, error.reason.as_str()), (ErrorKind::Unavailable, "STORE_UNAVAILABLE"));
+        assert_eq!(
+            (error.kind, error.reason.as_str()),
+            (ErrorKind::Unavailable, "STORE_UNAVAILABLE")
+        );
         assert!(error.message.contains("no space left"), "{error}");
         assert_eq!(refusal(ipam.release("web").await).1, "STORE_UNAVAILABLE");
     }
-    assert_eq!(ipam.health().serving("groundplane.ipam.v1.IpamService"), Some(false));
-    assert_eq!(ipam.holder("192.0.2.1").await.as_deref(), Some("web"), "what is known is told");
-    assert_eq!(ipam.holder("192.0.2.2").await, None, "what was refused did not happen");
+    assert_eq!(
+        ipam.health().serving("groundplane.ipam.v1.IpamService"),
+        Some(false)
+    );
+    assert_eq!(
+        ipam.holder("192.0.2.1").await.as_deref(),
+        Some("web"),
+        "what is known is told"
+    );
+    assert_eq!(
+        ipam.holder("192.0.2.2").await,
+        None,
+        "what was refused did not happen"
+    );
     *handles.error.lock() = None;
     // Nobody has to try for it to notice.
     ipam.health().ready().await;
@@ -98,7 +116,10 @@ async fn what_is_not_durable_yet_is_told_to_nobody() {
     // The decision is made, and hangs in the store.
     let mut reader = state.clone();
     let by = Some(pb::lookup_request::By::Address("192.0.2.1".to_owned()));
-    let lookup = pb::LookupRequest { by, ..Default::default() };
+    let lookup = pb::LookupRequest {
+        by,
+        ..Default::default()
+    };
     let (retry, refused) = (spawn("web"), spawn("api"));
     let mut look = Box::pin(reader.lookup(lookup));
     for _ in 0..50 {
@@ -144,11 +165,22 @@ async fn a_restart_forgets_nothing() {
     let mut ipam = Ipam::in_file(&path, &pools).await;
     assert_eq!(ipam.store().await, before);
     ipam.adopt(Vec::new()).await;
-    assert_eq!(ipam.allocate("web", &["v4", "v6"]).await.unwrap(), ["192.0.2.1/32", "2001:db8::1/128"]);
+    assert_eq!(
+        ipam.allocate("web", &["v4", "v6"]).await.unwrap(),
+        ["192.0.2.1/32", "2001:db8::1/128"]
+    );
     let resting = ipam.allocate("c", &["v4"]).await;
-    assert_eq!(refusal(resting).1, "POOL_EXHAUSTED", "both released addresses rest");
+    assert_eq!(
+        refusal(resting).1,
+        "POOL_EXHAUSTED",
+        "both released addresses rest"
+    );
     ipam.clock.advance(jiff::SignedDuration::from_secs(303));
-    assert_eq!(ipam.allocate("c", &["v4"]).await.unwrap(), ["192.0.2.3/32"], "`a` was released first");
+    assert_eq!(
+        ipam.allocate("c", &["v4"]).await.unwrap(),
+        ["192.0.2.3/32"],
+        "`a` was released first"
+    );
     ipam.stop().await;
 }
 
@@ -159,13 +191,22 @@ async fn a_start_is_refused_with_every_reason() {
     let path = folder.path().join("ipam.redb");
     let bad = [pool("a", &["192.0.2.0/24", "x"]), pool("", &["192.0.2.7"])];
     let error = start(in_file(&path, &bad), &context).await.unwrap_err();
-    assert!(matches!(&error, StartError::Config(problems) if problems.len() == 2), "{error}");
-    assert!(error.to_string().starts_with("pools[0].addresses[1]: "), "{error}");
+    assert!(
+        matches!(&error, StartError::Config(problems) if problems.len() == 2),
+        "{error}"
+    );
+    assert!(
+        error.to_string().starts_with("pools[0].addresses[1]: "),
+        "{error}"
+    );
     assert!(!path.exists());
 
     std::fs::write(&path, "nonsense".repeat(2000)).unwrap();
     let error = start(in_file(&path, &[]), &context).await.unwrap_err();
-    assert!(matches!(error, StartError::Store(StoreError::Corrupt(_))), "{error}");
+    assert!(
+        matches!(error, StartError::Store(StoreError::Corrupt(_))),
+        "{error}"
+    );
     assert!(error.to_string().contains("ipam.redb"), "{error}");
     assert_eq!(std::fs::read(&path).unwrap(), "nonsense".repeat(2000).as_bytes());
 }

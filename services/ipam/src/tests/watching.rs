@@ -9,12 +9,17 @@ use super::*;
 /// The next event as text: `allocated web 192.0.2.1/32`.
 async fn next(stream: &mut Streaming<pb::WatchResponse>) -> String {
     let message = stream.message().await.unwrap().unwrap();
-    let allocation = |what: &str, held: pb::Allocation| format!("{what} {} {}", held.owner.unwrap().name, held.prefix);
+    let allocation =
+        |what: &str, held: pb::Allocation| format!("{what} {} {}", held.owner.unwrap().name, held.prefix);
     match message.event.unwrap() {
         Event::Allocated(held) => allocation("allocated", held),
         Event::Released(held) => allocation("released", held),
         Event::Pool(status) => {
-            format!("pool {} used {}", status.pool.unwrap().r#ref.unwrap().name, status.used)
+            format!(
+                "pool {} used {}",
+                status.pool.unwrap().r#ref.unwrap().name,
+                status.used
+            )
         }
         Event::PoolGone(id) => format!("gone {}", id.name),
         Event::Synced(_) => format!("synced {}", message.revision),
@@ -23,7 +28,11 @@ async fn next(stream: &mut Streaming<pb::WatchResponse>) -> String {
 }
 
 async fn watch(ipam: &mut Ipam, revision: u64, pools_only: bool) -> Streaming<pb::WatchResponse> {
-    ipam.client.watch(pb::WatchRequest { revision, pools_only }).await.unwrap().into_inner()
+    ipam.client
+        .watch(pb::WatchRequest { revision, pools_only })
+        .await
+        .unwrap()
+        .into_inner()
 }
 
 #[tokio::test]
@@ -36,7 +45,11 @@ async fn a_watch_begins_with_a_snapshot_and_goes_on_without_a_gap() {
     assert_eq!(next(&mut stream).await, "synced 1");
     ipam.allocate("api", &["v4"]).await.unwrap();
     assert_eq!(next(&mut stream).await, "allocated api 192.0.2.2/32");
-    let request = pb::MoveRequest { from: Some(owner("api")), to: Some(owner("b")), ..Default::default() };
+    let request = pb::MoveRequest {
+        from: Some(owner("api")),
+        to: Some(owner("b")),
+        ..Default::default()
+    };
     ipam.client.r#move(request).await.unwrap();
     assert_eq!(next(&mut stream).await, "released api 192.0.2.2/32");
     assert_eq!(next(&mut stream).await, "allocated b 192.0.2.2/32");
@@ -46,7 +59,11 @@ async fn a_watch_begins_with_a_snapshot_and_goes_on_without_a_gap() {
 
     let mut stream = watch(&mut ipam, 2, false).await;
     assert_eq!(next(&mut stream).await, "synced 2");
-    assert_eq!(next(&mut stream).await, "released api 192.0.2.2/32", "the move is told again as a whole");
+    assert_eq!(
+        next(&mut stream).await,
+        "released api 192.0.2.2/32",
+        "the move is told again as a whole"
+    );
     assert_eq!(next(&mut stream).await, "allocated b 192.0.2.2/32");
     assert_eq!(next(&mut stream).await, "released b 192.0.2.2/32");
     drop(stream);
@@ -56,7 +73,10 @@ async fn a_watch_begins_with_a_snapshot_and_goes_on_without_a_gap() {
 #[tokio::test]
 async fn a_watch_cannot_resume_from_a_revision_of_another_time() {
     let mut ipam = Ipam::new(&[]).await;
-    let request = pb::WatchRequest { revision: 77, pools_only: false };
+    let request = pb::WatchRequest {
+        revision: 77,
+        pools_only: false,
+    };
     let refused = ipam.client.watch(request).await;
     assert_eq!(refusal(refused), (ErrorKind::Compacted, "COMPACTED".to_owned()));
     ipam.stop().await;
@@ -84,9 +104,20 @@ async fn pools_come_drain_and_go() {
     let mut ipam = Ipam::new(&[]).await;
     let mut stream = watch(&mut ipam, 0, false).await;
     assert_eq!(next(&mut stream).await, "synced 0");
-    let id = groundplane_proto::core::v1::PoolRef { name: "b".to_owned(), ..Default::default() };
-    let pool = pb::Pool { r#ref: Some(id), addresses: vec!["192.0.2.1".to_owned()], ..Default::default() };
-    let put = |pools| pb::PutPoolsRequest { source: "configmaps".to_owned(), source_revision: 0, pools };
+    let id = groundplane_proto::core::v1::PoolRef {
+        name: "b".to_owned(),
+        ..Default::default()
+    };
+    let pool = pb::Pool {
+        r#ref: Some(id),
+        addresses: vec!["192.0.2.1".to_owned()],
+        ..Default::default()
+    };
+    let put = |pools| pb::PutPoolsRequest {
+        source: "configmaps".to_owned(),
+        source_revision: 0,
+        pools,
+    };
     ipam.client.put_pools(put(vec![pool])).await.unwrap();
     assert_eq!(next(&mut stream).await, "pool b used 0");
     assert_eq!(next(&mut stream).await, "freed b");

@@ -18,7 +18,12 @@ fn holding(name: &str, prefixes: &[&str]) -> Holding {
 
 fn request(holdings: Vec<Holding>) -> AdoptionRequest {
     let kinds = BTreeSet::from([OwnerKind::Service]);
-    AdoptionRequest { cluster: "east".parse().unwrap(), holdings, kinds, newer: None }
+    AdoptionRequest {
+        cluster: "east".parse().unwrap(),
+        holdings,
+        kinds,
+        newer: None,
+    }
 }
 
 fn adopt(ledger: &mut Ledger, request: &AdoptionRequest) -> Adoption {
@@ -46,10 +51,19 @@ fn holder(ledger: &Ledger, address: &str) -> Option<String> {
 #[test]
 fn an_empty_store_takes_over_what_is_live_and_leaves_alone_what_no_pool_covers() {
     let mut ledger = ledger(&[pool("a", &["10.0.0.0/24"])]);
-    let request = request(vec![holding("web", &["10.0.0.1"]), holding("api", &["192.0.2.1", "10.0.0.2"])]);
+    let request = request(vec![
+        holding("web", &["10.0.0.1"]),
+        holding("api", &["192.0.2.1", "10.0.0.2"]),
+    ]);
     let adoption = adopt(&mut ledger, &request);
-    assert_eq!((adoption.adopted, adoption.uncovered.as_slice()), (2, [(1, prefix("192.0.2.1"))].as_slice()));
-    assert_eq!(give(&mut ledger, &ask("new", &[v4()]), at(60)).unwrap(), ["10.0.0.3/32"]);
+    assert_eq!(
+        (adoption.adopted, adoption.uncovered.as_slice()),
+        (2, [(1, prefix("192.0.2.1"))].as_slice())
+    );
+    assert_eq!(
+        give(&mut ledger, &ask("new", &[v4()]), at(60)).unwrap(),
+        ["10.0.0.3/32"]
+    );
     assert_eq!(adopt(&mut ledger, &request).changes, [], "again changes nothing");
 }
 
@@ -60,7 +74,10 @@ fn a_record_without_a_live_status_yields_to_one_with() {
     let adoption = adopt(&mut ledger, &request(vec![holding("web", &["10.0.0.1"])]));
     assert_eq!(adoption.evicted[0].owner.name.as_str(), "old");
     assert_eq!(holder(&ledger, "10.0.0.1").as_deref(), Some("web"));
-    assert_eq!(give(&mut ledger, &ask("old", &[v4()]), at(60)).unwrap(), ["10.0.0.2/32"]);
+    assert_eq!(
+        give(&mut ledger, &ask("old", &[v4()]), at(60)).unwrap(),
+        ["10.0.0.2/32"]
+    );
 }
 
 #[test]
@@ -74,7 +91,11 @@ fn where_two_live_objects_claim_an_address_the_recorded_one_keeps_it() {
         holding("y", &["10.0.0.9"]),
     ]);
     let adoption = adopt(&mut ledger, &both);
-    let told: Vec<_> = adoption.conflicts.iter().map(|c| (c.holding, c.holder.name.to_string())).collect();
+    let told: Vec<_> = adoption
+        .conflicts
+        .iter()
+        .map(|c| (c.holding, c.holder.name.to_string()))
+        .collect();
     assert_eq!(told, [(0, "web".to_owned()), (3, "x".to_owned())]);
     assert_eq!((adoption.adopted, adoption.evicted.len()), (1, 0));
 }
@@ -107,7 +128,10 @@ fn a_live_address_replaces_the_record_of_another_time() {
     give(&mut ledger, &ask("web", &[v4()]), at(0)).unwrap();
     let adoption = adopt(&mut ledger, &request(vec![holding("web", &["10.0.0.7"])]));
     assert_eq!((adoption.adopted, adoption.superseded.len()), (1, 1));
-    assert_eq!(give(&mut ledger, &ask("web", &[v4()]), at(60)).unwrap(), ["10.0.0.7/32"]);
+    assert_eq!(
+        give(&mut ledger, &ask("web", &[v4()]), at(60)).unwrap(),
+        ["10.0.0.7/32"]
+    );
 }
 
 #[test]
@@ -121,11 +145,17 @@ fn a_record_of_which_nobody_speaks_stays() {
 #[test]
 fn a_live_address_is_taken_out_of_a_cooling_one_and_out_of_a_block_without_holder() {
     let mut ledger = ledger(&[pool("a", &["10.0.0.0/24"])]);
-    let block = Want::Any { family: Family::V4, length: 28 };
+    let block = Want::Any {
+        family: Family::V4,
+        length: 28,
+    };
     give(&mut ledger, &ask("block", &[block]), at(0)).unwrap();
     release(&mut ledger, "block", at(1));
     give(&mut ledger, &ask("other", &[block]), at(2)).unwrap();
-    let live = request(vec![holding("web", &["10.0.0.17"]), holding("api", &["10.0.0.33"])]);
+    let live = request(vec![
+        holding("web", &["10.0.0.17"]),
+        holding("api", &["10.0.0.33"]),
+    ]);
     let adoption = adopt(&mut ledger, &live);
     assert_eq!((adoption.adopted, adoption.evicted.len()), (2, 1));
 }

@@ -99,7 +99,10 @@ impl Run {
         match step {
             Step::Any { who, v6, length } => {
                 let family = if *v6 { Family::V6 } else { Family::V4 };
-                let want = Want::Any { family, length: family.bits() - length };
+                let want = Want::Any {
+                    family,
+                    length: family.bits() - length,
+                };
                 self.allocate(&ask(&name(who), &[want]));
             }
             Step::Exact { who, last } => {
@@ -108,7 +111,12 @@ impl Run {
             }
             Step::Release { who } => {
                 let network = NetworkName::default();
-                let ask = ReleaseAsk { owner: owner(&name(who)), uid: "".into(), network, prefixes: Vec::new() };
+                let ask = ReleaseAsk {
+                    owner: owner(&name(who)),
+                    uid: "".into(),
+                    network,
+                    prefixes: Vec::new(),
+                };
                 let plan = self.ledger.plan_release(&ask, self.now);
                 self.make(&plan.changes);
                 assert!(!self.model.held.values().any(|holder| *holder == name(who)));
@@ -116,7 +124,12 @@ impl Run {
             Step::Move { from, to } => {
                 let network = NetworkName::default();
                 let (from, to) = (owner(&name(from)), owner(&name(to)));
-                if let Ok(plan) = self.ledger.plan_move(&MoveAsk { from, to, to_uid: "".into(), network }) {
+                if let Ok(plan) = self.ledger.plan_move(&MoveAsk {
+                    from,
+                    to,
+                    to_uid: "".into(),
+                    network,
+                }) {
                     self.make(&plan.changes);
                 }
             }
@@ -127,7 +140,10 @@ impl Run {
             }
             Step::Undo { who } => {
                 let before = self.ledger.networks.clone();
-                if let Ok(plan) = self.ledger.plan_allocate(&ask(&name(who), &[v4(), v6()]), self.now) {
+                if let Ok(plan) = self
+                    .ledger
+                    .plan_allocate(&ask(&name(who), &[v4(), v6()]), self.now)
+                {
                     for change in &plan.changes {
                         self.ledger.apply(change);
                     }
@@ -145,13 +161,21 @@ impl Run {
         match self.ledger.plan_allocate(ask, self.now) {
             Ok(plan) => {
                 let given = plan.allocations[0].key.prefix;
-                if let (Want::Any { .. }, Family::V4, false) = (want, given.family(), plan.changes.is_empty()) {
+                if let (Want::Any { .. }, Family::V4, false) = (want, given.family(), plan.changes.is_empty())
+                {
                     let range = given.range();
                     for number in range.first()..=range.last() {
-                        let rested = self.model.released.get(&number).is_none_or(|at| *at + COOLDOWN <= self.now);
+                        let rested = self
+                            .model
+                            .released
+                            .get(&number)
+                            .is_none_or(|at| *at + COOLDOWN <= self.now);
                         assert!(rested, "{given} was given before its time");
                     }
-                    assert!(!range.overlaps("10.0.0.14-10.0.0.15".parse().unwrap()), "{given} is reserved");
+                    assert!(
+                        !range.overlaps("10.0.0.14-10.0.0.15".parse().unwrap()),
+                        "{given} is reserved"
+                    );
                 }
                 self.make(&plan.changes);
                 assert_eq!(self.model.held[&given], ask.owner.name.as_str());
