@@ -225,7 +225,10 @@ impl Sender {
                 }
             }
         };
-        if let Err(error) = result {
+        if let Err(WriteError::NotLeader) = result {
+            // Whoever leads now says what there is to say.
+            self.aggregator.lock().forget(&entry.subject, &entry.event);
+        } else if let Err(error) = result {
             self.aggregator.lock().forget(&entry.subject, &entry.event);
             let (reason, object) = (entry.event.reason, &entry.subject.key);
             warn!(%error, cause = std::error::Error::source(&error), %object, reason, "event not sent");

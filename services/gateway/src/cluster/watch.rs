@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use kube::Api;
+use kube::api::ListParams;
 use kube::runtime::watcher::{self, Event};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
@@ -22,6 +23,9 @@ const WATCH_SECONDS: u32 = 120;
 
 /// A page of a list takes no longer than this.
 const LIST_PATIENCE: Duration = Duration::from_secs(60);
+
+/// So long without a failure and without an event, after a failure.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// Pauses after failures: soon, since an API server that comes back finds us waiting.
 const PAUSES: Backoff = Backoff {
@@ -91,7 +95,13 @@ impl<T: Slim> Follower<T> {
         let mut stream = std::pin::pin!(watcher::watcher(self.scope.api.clone(), config));
         loop {
             // The watcher bounds a watch, but not a list.
-            let next = if self.pending.is_some() {
+            let next = if self.pending.is_none() && self.failures > 0 {
+                let Ok(next) = tokio::time::timeout(SILENCE, stream.next()).await else {
+                    self.probe().await;
+                    continue;
+                };
+                next
+            } else if self.pending.is_some() {
                 match tokio::time::timeout(LIST_PATIENCE, stream.next()).await {
                     Ok(next) => next,
                     Err(_) => return self.failed(&format!("no answer within {LIST_PATIENCE:?}")).await,
@@ -157,6 +167,16 @@ impl<T: Slim> Follower<T> {
 
     fn wanted(&self, object: &T) -> bool {
         (self.scope.wanted)(&self.scope.prefix, object.key())
+    }
+
+    /// After a failure, a watch that works and has nothing to tell looks like one that does not: ask for something.
+    async fn probe(&mut self) {
+        let one = ListParams::default().limit(1).match_any();
+        match tokio::time::timeout(SILENCE, self.scope.api.list(&one)).await {
+            Ok(Ok(_)) => self.works(),
+            Ok(Err(error)) => debug!(kind = T::KIND, %error, "API server does not answer yet"),
+            Err(_) => debug!(kind = T::KIND, "API server does not answer yet"),
+        }
     }
 
     fn works(&mut self) {

@@ -44,6 +44,10 @@ pub(crate) fn changed(gateway: &Gateway, change: &Change<NodeObject>) {
         return;
     }
     let Some(after) = change.after.as_ref().filter(|node| speaks(node)) else {
+        if change.before.as_ref().is_some_and(|node| speaks(node)) {
+            // What is remembered of it can go.
+            gateway.queues.bgp.wake(change.key.clone());
+        }
         return;
     };
     let matters = change.before.as_ref().is_none_or(|before| {

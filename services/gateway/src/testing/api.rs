@@ -85,6 +85,11 @@ impl FakeApi {
         self.fail(call, HANG, usize::MAX);
     }
 
+    /// The next list or watch is never answered.
+    pub(crate) fn silence(&self) {
+        self.stream(HANG, "");
+    }
+
     /// The next list or watch is answered like this.
     pub(crate) fn stream(&self, code: u16, body: impl Into<String>) {
         self.state.lock().streams.push_back((code, body.into()));
@@ -133,7 +138,7 @@ impl State {
             Method::PATCH => self.patch(object, &body, strategic),
             Method::DELETE => self.delete(object, &body["preconditions"]),
             Method::POST => (201, body.to_string()),
-            _ => return self.streams.pop_front(),
+            _ => return self.streams.pop_front().filter(|(code, _)| *code != HANG),
         })
     }
 

@@ -164,3 +164,23 @@ async fn a_list_that_hangs_is_begun_anew() {
     assert_eq!(followed.next().await, ("a".into(), true));
     followed.stop().await;
 }
+
+/// A watch that broke once and has nothing to tell since is not taken for broken for ever.
+#[tokio::test(start_paused = true)]
+async fn a_quiet_watch_is_not_a_broken_one() {
+    let api = FakeApi::default();
+    api.stream(200, list(5, &[node("a", 1, "")], ""));
+    api.stream(503, "{}");
+    // The watch that is quiet, and the question whether anybody is there.
+    api.silence();
+    api.stream(200, list(6, &[node("a", 1, "")], ""));
+    let mut followed = Followed::start(&api, "");
+    assert_eq!(followed.next().await, ("a".into(), true));
+    for broken in [true, false] {
+        while (followed.index.age() > Duration::ZERO) != broken {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    assert_eq!(api.calls().len(), 4);
+    followed.stop().await;
+}
