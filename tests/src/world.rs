@@ -167,7 +167,7 @@ impl WorldOptions {
         );
         format!(
             "cluster: {name:?}\n{driver}{pools}\nipam:\n  store: {{kind: redb, path: {store:?}}}\n  cooldown: {cooldown}\ngateway:\n  kubeconfig: {kubeconfig:?}\n  \
-             namespaces: [{name:?}]\n  nodePrefix: \"{name}-\"\n  namespace: {name:?}\n  lease: {{duration: 4s, retry: 200ms}}\n  resync: 1s\n  \
+             namespaces: [{name:?}]\n  nodePrefix: \"{name}-\"\n  namespace: {name:?}\n  lease: {{duration: 5s, retry: 500ms}}\n  resync: 1s\n  \
              cloudResync: 2s\n  nodeMonitorPeriod: 500ms\n{gateway}{more}",
             pools = self.pools,
             cooldown = self.cooldown,

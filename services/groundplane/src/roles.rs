@@ -5,7 +5,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use anyhow::Context as _;
 use groundplane_cloud::{Cloud, DriverName};
+use groundplane_core::{ErrorKind, Kinded as _};
 use groundplane_gateway::Channels;
+use groundplane_ipam::StartError;
 use groundplane_proto::FILE_DESCRIPTOR_SET;
 use groundplane_runtime::args::ListenArgs;
 use groundplane_runtime::grpc::{Channel, Listen, Server, Target};
@@ -219,7 +221,16 @@ impl Process {
             pools: self.config.pools.clone(),
             ipam: self.config.ipam.clone(),
         };
-        Ok(groundplane_ipam::start(config, &self.context).await?)
+        let path = config.ipam.store.path.clone();
+        let started = groundplane_ipam::start(config, &self.context).await;
+        started.map_err(|error| match &error {
+            StartError::Store(store) if store.kind() == ErrorKind::Corrupt => anyhow::anyhow!(
+                "{error}; put a backup in its place with `groundplane ctl store restore --store {path} --from COPY`, or set it \
+                 aside with `groundplane ctl store rebuild --store {path}`: ipam then learns from the cluster who holds what",
+                path = path.display()
+            ),
+            _ => error.into(),
+        })
     }
 
     async fn eip(&self, ipam: Option<Channel>) -> anyhow::Result<Routes> {

@@ -118,7 +118,11 @@ async fn a_node_is_what_it_says_where_no_table_says_otherwise() -> Result<()> {
             (!tainted(node, TAINT_UNINITIALIZED)).then(|| node.clone())
         })
         .await?;
-    assert_eq!(addresses(&node), ["InternalIP=10.0.0.5"]);
+    let name = corner.node_name("a");
+    assert_eq!(
+        addresses(&node),
+        [format!("Hostname={name}"), "InternalIP=10.0.0.5".to_owned()]
+    );
     assert_eq!(
         node.spec.unwrap().provider_id,
         Some(format!("static://{}", corner.node_name("a")))

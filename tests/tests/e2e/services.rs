@@ -20,6 +20,15 @@ async fn an_address_comes_and_goes(mode: Mode) -> Result<()> {
         .start("service")
         .await?;
     let corner = &world.corner;
+    // Where there is no node, the Service is warned about that, too.
+    corner.create_node(corner.node_draft("a")).await?;
+    let counted = async || {
+        Ok::<_, anyhow::Error>(ensure!(
+            world.ctl(&["overview"]).await?["nodes"] == 1,
+            "no node yet"
+        ))
+    };
+    eventually("the node is known", counted).await?;
     let mark = corner.mark().await?;
     let service = corner.create_service(corner.service_draft("web")).await?;
     let addresses = corner.addresses_of("web", 1).await?;

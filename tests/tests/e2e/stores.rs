@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use groundplane_tests::{WorldOptions, eventually};
+use k8s_openapi::api::core::v1::Service;
 use pretty_assertions::assert_eq;
 
-use crate::announced::refusal;
+use crate::announced::{condition, refusal};
 
 /// An empty store in place of the known one: refused and named; accepted by hand, it learns who holds what.
 #[tokio::test]
@@ -17,12 +18,6 @@ async fn an_unknown_store_is_refused_until_it_is_accepted() -> Result<()> {
         .create_service(world.corner.service_draft("old"))
         .await?;
     let old = world.corner.addresses_of("old", 1).await?;
-    let known = eventually("the lease knows the store", async || {
-        let overview = world.ctl(&["overview"]).await?;
-        ensure!(overview["storeId"] != "", "{overview}");
-        Ok(overview["storeId"].clone())
-    })
-    .await?;
     recorded(&world).await?;
     world.process("ipam")?.kill9().await?;
     std::fs::remove_file(world.store())?;
@@ -36,15 +31,19 @@ async fn an_unknown_store_is_refused_until_it_is_accepted() -> Result<()> {
         .service_until("new", "says why it waits", refusal)
         .await?;
     assert_eq!(why, "UnknownStore");
-    let id = eventually("the gateway names the store", async || {
-        let id = world.ctl(&["overview"]).await?["storeId"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned();
-        ensure!(!id.is_empty() && known != *id, "it still says {id:?}");
-        Ok(id)
-    })
-    .await?;
+    let named = |service: &Service| {
+        let message = condition(service)?.message;
+        let (_, id) = message.split_once("store accept ")?;
+        Some(
+            id.split(|c: char| !c.is_ascii_hexdigit() && c != '-')
+                .next()?
+                .to_owned(),
+        )
+    };
+    let id = world
+        .corner
+        .service_until("new", "names the store", named)
+        .await?;
     accept(&world, &id).await?;
     let new = world.corner.addresses_of("new", 1).await?;
     ensure!(old != new, "a live address was given again");
