@@ -12,22 +12,25 @@
 
 mod adopt;
 mod allocate;
+mod draft;
 mod explain;
 mod free_set;
 mod ledger;
 mod network;
 mod pool;
 mod record;
+mod refusal;
 mod release;
 mod space;
 
 pub use adopt::{Adoption, AdoptionRequest, Conflict, Holding};
-pub use allocate::{Ask, Missing, Plan, PoolChoice, Quota, Refusal, Selector, Want, Wanted};
+pub use allocate::{Ask, Missing, Plan, PoolChoice, Quota, Selector, Want, Wanted};
 pub use explain::{Explanation, Verdict};
 pub use free_set::FreeSet;
 pub use ledger::{Ledger, PoolStatus, PutPoolsError, PutPoolsOutcome};
 pub use pool::{PoolProblem, PoolRange, PoolSpec, RawPool, read_pools};
 pub use record::{Allocation, Change, Cooling, Key, Record};
+pub use refusal::Refusal;
 pub use release::{MoveAsk, ReleaseAsk};
 
 #[cfg(test)]

@@ -16,7 +16,8 @@ mod grpc;
 mod metrics;
 pub mod ports;
 
-use std::path::PathBuf;
+use std::path::Path;
+use std::sync::Arc;
 
 use groundplane_core::PoolSource;
 use groundplane_proto::ipam::v1::ipam_service_server::{IpamServiceServer, SERVICE_NAME};
@@ -75,14 +76,14 @@ pub async fn start(config: Config, context: &Context) -> Result<Routes, StartErr
     }
     let Config { pools, ipam } = config;
     let StoreConfig { kind, path } = ipam.store;
-    let opening = tokio::task::spawn_blocking(move || open(kind, path));
+    let opening = tokio::task::spawn_blocking(move || open(kind, &path));
     let store = opening.await.map_err(std::io::Error::other)??;
     start_with(store, &pools, ipam.cooldown, context).await
 }
 
-fn open(kind: StoreKind, path: PathBuf) -> Result<Box<dyn Store>, StoreError> {
+fn open(kind: StoreKind, path: &Path) -> Result<Box<dyn Store>, StoreError> {
     Ok(match kind {
-        StoreKind::Redb => Box::new(RedbStore::open(&path)?),
+        StoreKind::Redb => Box::new(RedbStore::open(path)?),
         StoreKind::Memory => Box::new(MemoryStore::new()),
     })
 }
@@ -103,8 +104,8 @@ pub async fn start_with(
     let source = PoolSource(FILE.parse().map_err(|error| IpamError::field("source", error))?);
     app.put_pools(&source, 0, &pools.iter().map(Into::into).collect::<Vec<_>>())?;
     let collector = PoolCollector {
-        shared: app.shared().clone(),
-        clock: context.clock.clone(),
+        shared: Arc::clone(app.shared()),
+        clock: Arc::clone(&context.clock),
     };
     context
         .metrics

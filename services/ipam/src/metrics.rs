@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use groundplane_core::{Clock, Kinded as _};
+use groundplane_core::{Clock, Kinded};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _};
 use prometheus_client::metrics::counter::Counter;
@@ -14,6 +14,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use crate::app::{IpamError, Shared};
+use crate::domain::PoolStatus;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Outcome {
@@ -61,7 +62,7 @@ impl Metrics {
     }
 
     pub(crate) fn allocated<T>(&self, result: &Result<T, IpamError>) {
-        let outcome = result.as_ref().map_or_else(|error| error.reason(), |_| "ok");
+        let outcome = result.as_ref().map_or_else(Kinded::reason, |_| "ok");
         self.allocations.get_or_create(&Outcome { outcome }).inc();
     }
 
@@ -75,6 +76,9 @@ impl Metrics {
         }
     }
 }
+
+/// One number of a pool.
+type Measure = fn(&PoolStatus) -> u128;
 
 /// Reads the fill of every pool.
 pub(crate) struct PoolCollector {
@@ -91,7 +95,7 @@ impl fmt::Debug for PoolCollector {
 impl Collector for PoolCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let pools = self.shared.state.lock().ledger.pools(self.clock.now());
-        let gauges: [(&str, &str, fn(&crate::domain::PoolStatus) -> u128); 4] = [
+        let gauges: [(&str, &str, Measure); 4] = [
             (
                 "ipam_pool_addresses",
                 "Addresses that a pool could give",

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use groundplane_core::{Clock, ErrorKind, FixedClock};
+use groundplane_core::{ErrorKind, FixedClock};
 use groundplane_proto::core::v1::{AddressRequest, Family, Owner};
 use groundplane_proto::ipam::v1 as pb;
 use groundplane_proto::ipam::v1::ipam_service_client::IpamServiceClient;
@@ -137,7 +137,7 @@ impl Ipam {
 
 fn context() -> (Context, Arc<FixedClock>) {
     let clock = Arc::new(FixedClock::new(Timestamp::from_second(1_000_000).unwrap()));
-    let shared: Arc<dyn Clock> = clock.clone();
+    let shared = Arc::clone(&clock);
     (Context::with_clock(shared), clock)
 }
 

@@ -61,8 +61,11 @@ fn change(key: &Key, old: Option<Record>, new: Option<Record>, revision: u64) ->
     }
 }
 
+/// Closes a store, and opens it again.
+type Again<'a> = &'a dyn Fn(Box<dyn Store>) -> Box<dyn Store>;
+
 /// The contract. `again` gives the same store as a new process would find it; `None` where it forgets.
-fn store_contract(mut store: Box<dyn Store>, again: Option<&dyn Fn(Box<dyn Store>) -> Box<dyn Store>>) {
+fn store_contract(mut store: Box<dyn Store>, again: Option<Again<'_>>) {
     let empty = store.load().unwrap();
     assert_eq!((empty.revision, empty.records.len()), (Revision(0), 0));
     assert!(!empty.id.is_empty());

@@ -103,13 +103,11 @@ impl RedbStore {
 
     /// redb asserts what it reads; a damaged file must not take the process down with it.
     fn guarded<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        match std::panic::catch_unwind(AssertUnwindSafe(|| act(self))) {
-            Ok(result) => result,
-            Err(_) => {
-                self.database = None;
-                Err(self.corrupt("it cannot be read"))
-            }
-        }
+        let Ok(result) = std::panic::catch_unwind(AssertUnwindSafe(|| act(self))) else {
+            self.database = None;
+            return Err(self.corrupt("it cannot be read"));
+        };
+        result
     }
 
     fn read(&self) -> Result<Loaded, StoreError> {
@@ -279,7 +277,7 @@ fn prepare(path: &Path) -> io::Result<()> {
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
+        .unwrap_or_else(|| Path::new("."));
     std::fs::create_dir_all(folder)?;
     if !path.exists() {
         std::fs::OpenOptions::new()

@@ -60,7 +60,7 @@ pub(super) fn run(shared: &Arc<Shared>, mut store: Box<dyn Store>, jobs: &Receiv
         }
         let result = write(shared, &mut *store, &batch, failed);
         tell(shared, &result, &mut failed);
-        settle(shared, batch, result, jobs);
+        settle(shared, batch, &result, jobs);
     }
 }
 
@@ -100,16 +100,15 @@ fn tell(shared: &Shared, result: &Result<(), StoreError>, failed: &mut bool) {
 }
 
 /// Brings the ledger and everybody who waits to where the store is.
-fn settle(shared: &Shared, mut batch: Vec<Job>, result: Result<(), StoreError>, jobs: &Receiver<Job>) {
+fn settle(shared: &Shared, mut batch: Vec<Job>, result: &Result<(), StoreError>, jobs: &Receiver<Job>) {
     {
         let mut state = shared.state.lock();
-        match &result {
-            Ok(()) => state.publish(&batch),
-            Err(_) => {
-                batch.extend(jobs.try_iter());
-                for change in batch.iter().rev().flat_map(|job| job.changes.iter().rev()) {
-                    state.ledger.apply(&change.reversed());
-                }
+        if result.is_ok() {
+            state.publish(&batch);
+        } else {
+            batch.extend(jobs.try_iter());
+            for change in batch.iter().rev().flat_map(|job| job.changes.iter().rev()) {
+                state.ledger.apply(&change.reversed());
             }
         }
         state.pending -= batch.len();

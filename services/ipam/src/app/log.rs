@@ -88,11 +88,10 @@ impl EventLog {
     /// Adds an event of this revision.
     pub(super) fn push(&mut self, revision: Revision, event: Event) {
         self.advance(revision);
-        if self.entries.len() == KEPT {
-            if let Some(dropped) = self.entries.pop_front() {
-                self.floor = self.floor.max(dropped.revision);
-                self.first += 1;
-            }
+        let full = self.entries.len() == KEPT;
+        if let Some(dropped) = full.then(|| self.entries.pop_front()).flatten() {
+            self.floor = self.floor.max(dropped.revision);
+            self.first += 1;
         }
         self.entries.push_back(Entry { revision, event });
     }

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use groundplane_core::{ClusterId, Family, NetworkName, Owner, OwnerKind, Prefix, Revision};
 use jiff::Timestamp;
 
-use super::allocate::{Draft, claimed};
+use super::allocate::claimed;
+use super::draft::Draft;
 use super::ledger::Ledger;
 use super::record::{Allocation, Change, Key, Record};
 
@@ -117,13 +118,14 @@ impl Work<'_> {
         let network = self.ledger.networks.get(&holding.network);
         let there: Vec<Arc<Allocation>> =
             network.map_or_else(Vec::new, |network| network.overlapping(range).cloned().collect());
-        if let [held] = there.as_slice() {
-            if *held.owner == holding.owner && held.key.prefix == prefix {
-                let mut draft = Draft::new(self.ledger);
-                claimed(&mut draft, held, &holding.uid);
-                self.make(draft);
-                return;
-            }
+        if let [held] = there.as_slice()
+            && *held.owner == holding.owner
+            && held.key.prefix == prefix
+        {
+            let mut draft = Draft::new(self.ledger);
+            claimed(&mut draft, held, &holding.uid);
+            self.make(draft);
+            return;
         }
         if let Some(holder) = there.iter().find(|held| !self.yields(held, holding)) {
             let holder = Arc::clone(&holder.owner);

@@ -5,15 +5,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use groundplane_core::{
-    ClusterId, ErrorKind, Family, Kinded, Name, NetworkName, Owner, PoolId, PoolName, PoolSource, Prefix,
-    Revision,
+    ClusterId, Family, Name, NetworkName, Owner, PoolId, PoolName, PoolSource, Prefix, Revision,
 };
 use jiff::Timestamp;
 
+use super::draft::Draft;
 use super::ledger::Ledger;
 use super::network::{Network, Pool};
 use super::pool::PoolSpec;
-use super::record::{Allocation, Change, Cooling, Key, Record};
+use super::record::{Allocation, Change, Key, Record};
+use super::refusal::Refusal;
 
 /// What is wanted in one family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,136 +107,6 @@ pub trait Quota: fmt::Debug + Send {
     fn limit(&self, cluster: &ClusterId, namespace: Option<&Name>) -> Option<u64>;
 }
 
-/// Why there is no address.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// No pool covers it, or none that this owner may use.
-    #[error("{0}")]
-    OutsidePools(String),
-    /// A pool covers it and excludes it.
-    #[error("{prefix} is excluded from pool `{pool}`, or is the edge of a network")]
-    Reserved {
-        /// What was asked for.
-        prefix: Prefix,
-        /// The pool.
-        pool: PoolId,
-    },
-    /// Only pools that their sources no longer have.
-    #[error("pool `{0}` is being removed and gives no new addresses")]
-    Draining(PoolId),
-    /// Another object of that name.
-    #[error("{owner} holds {held} with UID `{uid}`, which is another object; it has to be released first")]
-    UidMismatch {
-        /// Who asks.
-        owner: Box<Owner>,
-        /// What is held.
-        held: Prefix,
-        /// By which object.
-        uid: Box<str>,
-    },
-    /// The owner holds something else of that family.
-    #[error("{owner} holds {held}; release or move it before asking for {wanted}")]
-    AlreadyHolds {
-        /// Who asks.
-        owner: Box<Owner>,
-        /// What it holds.
-        held: Prefix,
-        /// What it asks for.
-        wanted: Want,
-    },
-    /// Somebody else holds it, or a part of it.
-    #[error("{prefix} is taken by {holder}")]
-    Taken {
-        /// What was asked for.
-        prefix: Prefix,
-        /// Who holds it.
-        holder: Arc<Owner>,
-    },
-    /// No such pool, or none that serves this owner.
-    #[error("{0}")]
-    PoolNotFound(String),
-    /// The pool's name says too little.
-    #[error("pool name `{name}` is ambiguous: {}", join(.candidates))]
-    PoolAmbiguous {
-        /// The name.
-        name: PoolName,
-        /// The pools of that name.
-        candidates: Vec<PoolId>,
-    },
-    /// All that could serve are full.
-    #[error("no room for {want} in {}{}", pools_text(.pools), held_back_text(*.held_back))]
-    Exhausted {
-        /// What was asked for.
-        want: Want,
-        /// The pools that were tried.
-        pools: Vec<PoolId>,
-        /// Addresses that are free there, but reserved.
-        held_back: u128,
-    },
-    /// The namespace holds as many as it may.
-    #[error("objects of this namespace may hold {limit} addresses, and hold {held}")]
-    Quota {
-        /// The most.
-        limit: u64,
-        /// How many they hold.
-        held: u64,
-    },
-}
-
-fn join(pools: &[PoolId]) -> String {
-    pools
-        .iter()
-        .map(|pool| format!("`{pool}`"))
-        .collect::<Vec<_>>()
-        .join(", ")
-}
-
-fn pools_text(pools: &[PoolId]) -> String {
-    format!(
-        "{} {}",
-        if pools.len() == 1 { "pool" } else { "pools" },
-        join(pools)
-    )
-}
-
-fn held_back_text(count: u128) -> String {
-    match count {
-        0 => String::new(),
-        count => format!("; {count} more are reserved for who asks for them by address"),
-    }
-}
-
-impl Kinded for Refusal {
-    fn kind(&self) -> ErrorKind {
-        match self {
-            Self::OutsidePools(_)
-            | Self::Reserved { .. }
-            | Self::Draining(_)
-            | Self::UidMismatch { .. }
-            | Self::AlreadyHolds { .. } => ErrorKind::Precondition,
-            Self::Taken { .. } => ErrorKind::AlreadyExists,
-            Self::PoolNotFound(_) => ErrorKind::NotFound,
-            Self::PoolAmbiguous { .. } => ErrorKind::Invalid,
-            Self::Exhausted { .. } | Self::Quota { .. } => ErrorKind::Exhausted,
-        }
-    }
-
-    fn reason(&self) -> &'static str {
-        match self {
-            Self::OutsidePools(_) => "OUTSIDE_POOLS",
-            Self::Reserved { .. } => "ADDRESS_RESERVED",
-            Self::Draining(_) => "POOL_DRAINING",
-            Self::UidMismatch { .. } => "UID_MISMATCH",
-            Self::AlreadyHolds { .. } => "ALREADY_HOLDS",
-            Self::Taken { .. } => "ADDRESS_TAKEN",
-            Self::PoolNotFound(_) => "POOL_NOT_FOUND",
-            Self::PoolAmbiguous { .. } => "POOL_AMBIGUOUS",
-            Self::Exhausted { .. } => "POOL_EXHAUSTED",
-            Self::Quota { .. } => "QUOTA_EXCEEDED",
-        }
-    }
-}
-
 /// An optional want that could not be had.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
@@ -254,95 +125,6 @@ pub struct Plan {
     pub missing: Vec<Missing>,
     /// What changes.
     pub changes: Vec<Change>,
-}
-
-/// Collects the changes of one decision, each with a revision of its own.
-pub(super) struct Draft {
-    revision: Revision,
-    pub(super) changes: Vec<Change>,
-}
-
-impl Draft {
-    pub(super) fn new(ledger: &Ledger) -> Self {
-        Self {
-            revision: ledger.revision(),
-            changes: Vec::new(),
-        }
-    }
-
-    pub(super) fn change(
-        &mut self,
-        key: Key,
-        old: Option<Record>,
-        new: impl FnOnce(Revision) -> Option<Record>,
-    ) {
-        self.revision = self.revision.next();
-        self.changes.push(Change {
-            key,
-            old,
-            new: new(self.revision),
-            revision: self.revision,
-        });
-    }
-
-    /// Gives a prefix that nobody holds to `owner`. What cools down there is forgotten; of a block, the rest goes on
-    /// cooling, unless it was released no later than `ripe`.
-    pub(super) fn hold(&mut self, network: &Network, new: Allocation, ripe: Timestamp) -> Arc<Allocation> {
-        let prefix = new.key.prefix;
-        let mut old = None;
-        for (cooled, cooling) in network.cooling_in(prefix.range()) {
-            if cooled == prefix {
-                old = Some(Record::Cooling(cooling));
-                continue;
-            }
-            let at = |prefix| Key {
-                network: new.key.network.clone(),
-                prefix,
-            };
-            self.change(at(cooled), Some(Record::Cooling(cooling)), |_| None);
-            if cooling.released > ripe {
-                for rest in around(prefix, cooled) {
-                    self.change(at(rest), None, |revision| {
-                        Some(Record::Cooling(Cooling { revision, ..cooling }))
-                    });
-                }
-            }
-        }
-        self.replace(old, new)
-    }
-
-    /// Puts an allocation in the place of `old`.
-    pub(super) fn replace(&mut self, old: Option<Record>, mut new: Allocation) -> Arc<Allocation> {
-        self.revision = self.revision.next();
-        if matches!(&old, Some(Record::Held(held)) if held.owner != new.owner) {
-            // A release and an allocation at once: watches tell each with a revision of its own.
-            self.revision = self.revision.next();
-        }
-        new.revision = self.revision;
-        let (key, allocation) = (new.key.clone(), Arc::new(new));
-        let record = Some(Record::Held(Arc::clone(&allocation)));
-        self.changes.push(Change {
-            key,
-            old,
-            new: record,
-            revision: self.revision,
-        });
-        allocation
-    }
-}
-
-/// The prefixes that make up `whole` together with `part`; none, where `part` is not within `whole`.
-fn around(part: Prefix, whole: Prefix) -> Vec<Prefix> {
-    if !whole.range().contains(part.range()) {
-        return Vec::new();
-    }
-    let (family, first) = (part.family(), part.range().first());
-    let sibling = |length: u8| {
-        let bit = 1_u128 << (family.bits() - length);
-        let number = (first ^ bit) & !(bit - 1);
-        Prefix::new(family.address(number)?, length).ok()
-    };
-    (whole.length() + 1..=part.length()).filter_map(sibling).collect()
 }
 
 impl Ledger {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use groundplane_core::{Family, Kinded as _, PoolId};
 use jiff::Timestamp;
 
-use super::allocate::{Ask, Refusal, Want, admits, choose};
+use super::allocate::{Ask, Want, admits, choose};
 use super::ledger::Ledger;
 use super::network::{Network, Pool};
 use super::record::Allocation;
+use super::refusal::Refusal;
 
 /// What one pool has to say to one want.
 #[derive(Clone, Debug, PartialEq, Eq)]

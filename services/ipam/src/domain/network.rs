@@ -215,7 +215,8 @@ impl Network {
     /// A pool in which everything is free that no record says otherwise of.
     fn filled(&self, spec: Arc<PoolSpec>) -> Pool {
         let mut pool = Pool::new(spec);
-        for item in &pool.spec.clone().addresses {
+        let spec = Arc::clone(&pool.spec);
+        for item in &spec.addresses {
             let space = pool.space_mut(item.range.family());
             for allocation in self.overlapping(item.range) {
                 space.take(allocation.key.prefix.range());

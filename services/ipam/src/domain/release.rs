@@ -6,10 +6,12 @@ use std::sync::Arc;
 use groundplane_core::{NetworkName, Owner, Prefix, Revision};
 use jiff::Timestamp;
 
-use super::allocate::{Draft, Plan, Refusal, Want};
+use super::allocate::{Plan, Want};
+use super::draft::Draft;
 use super::ledger::Ledger;
 use super::network::Network;
 use super::record::{Allocation, Cooling, Record};
+use super::refusal::Refusal;
 
 /// Released prefixes that a pool remembers, oldest forgotten first once their time is over: all of a /16, and a bound for
 /// IPv6, where never-used space does not end.

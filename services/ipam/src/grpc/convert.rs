@@ -88,34 +88,29 @@ fn wanted(field: &str, request: &core_pb::AddressRequest) -> Result<Wanted, Ipam
         Ok(core_pb::Family::Ipv6) => Some(Family::V6),
         Err(_) => return Err(IpamError::field(at("family"), "is not a family")),
     };
-    let want = match optional::<Prefix>(&at("address"), &request.address)? {
-        Some(prefix) => {
-            if let Some(family) = family.filter(|family| *family != prefix.family()) {
-                return Err(IpamError::field(
-                    at("address"),
-                    format!("{prefix} is not {family}"),
-                ));
-            }
-            if request.prefix_length != 0 && request.prefix_length != u32::from(prefix.length()) {
-                return Err(IpamError::field(
-                    at("prefix_length"),
-                    format!("is not that of {prefix}; leave it 0"),
-                ));
-            }
-            Want::Exact(prefix)
+    let want = if let Some(prefix) = optional::<Prefix>(&at("address"), &request.address)? {
+        if let Some(family) = family.filter(|family| *family != prefix.family()) {
+            return Err(IpamError::field(
+                at("address"),
+                format!("{prefix} is not {family}"),
+            ));
         }
-        None => {
-            let family = family.ok_or_else(|| IpamError::field(at("family"), "must be set"))?;
-            let length = match u8::try_from(request.prefix_length) {
-                Ok(0) => family.bits(),
-                Ok(length) if length <= family.bits() => length,
-                _ => {
-                    let message = format!("must be at most {} for {family}", family.bits());
-                    return Err(IpamError::field(at("prefix_length"), message));
-                }
-            };
-            Want::Any { family, length }
+        if request.prefix_length != 0 && request.prefix_length != u32::from(prefix.length()) {
+            let message = format!("is not that of {prefix}; leave it 0");
+            return Err(IpamError::field(at("prefix_length"), message));
         }
+        Want::Exact(prefix)
+    } else {
+        let family = family.ok_or_else(|| IpamError::field(at("family"), "must be set"))?;
+        let length = match u8::try_from(request.prefix_length) {
+            Ok(0) => family.bits(),
+            Ok(length) if length <= family.bits() => length,
+            _ => {
+                let message = format!("must be at most {} for {family}", family.bits());
+                return Err(IpamError::field(at("prefix_length"), message));
+            }
+        };
+        Want::Any { family, length }
     };
     Ok(Wanted {
         want,

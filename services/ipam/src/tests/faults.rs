@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use groundplane_core::Revision;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use pretty_assertions::assert_eq;
+use tokio::sync::Notify;
 
 use super::*;
 use crate::StartError;
@@ -16,7 +17,31 @@ use crate::ports::{Loaded, StoreError};
 struct Fragile {
     inner: MemoryStore,
     error: Arc<Mutex<Option<StoreError>>>,
-    gate: Arc<Mutex<()>>,
+    gate: Arc<Gate>,
+}
+
+/// Holds a commit up.
+#[derive(Debug, Default)]
+struct Gate {
+    closed: Mutex<bool>,
+    opened: Condvar,
+    /// Told when a commit stands before the gate.
+    waiting: Notify,
+}
+
+impl Gate {
+    fn pass(&self) {
+        let mut closed = self.closed.lock();
+        while *closed {
+            self.waiting.notify_one();
+            self.opened.wait(&mut closed);
+        }
+    }
+
+    fn close(&self, closed: bool) {
+        *self.closed.lock() = closed;
+        self.opened.notify_all();
+    }
 }
 
 impl Store for Fragile {
@@ -29,7 +54,7 @@ impl Store for Fragile {
     }
 
     fn commit(&mut self, revision: Revision, changes: &[&Change]) -> Result<(), StoreError> {
-        let _open = self.gate.lock();
+        self.gate.pass();
         let error = self.error.lock().clone();
         error.map_or_else(|| self.inner.commit(revision, changes), Err)
     }
@@ -37,11 +62,11 @@ impl Store for Fragile {
 
 struct Handles {
     error: Arc<Mutex<Option<StoreError>>>,
-    gate: Arc<Mutex<()>>,
+    gate: Arc<Gate>,
 }
 
 async fn fragile(pools: &[PoolConfig]) -> (Ipam, Handles) {
-    let (error, gate) = (Arc::new(Mutex::new(None)), Arc::new(Mutex::new(())));
+    let (error, gate) = (Arc::new(Mutex::new(None)), Arc::new(Gate::default()));
     let store = Fragile {
         inner: MemoryStore::new(),
         error: Arc::clone(&error),
@@ -102,7 +127,7 @@ async fn a_damaged_store_says_so() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_not_durable_yet_is_told_to_nobody() {
     let (ipam, handles) = fragile(&[pool("a", &["192.0.2.1"])]).await;
-    let gate = handles.gate.lock();
+    handles.gate.close(true);
     let spawn = |name: &'static str| {
         let mut client = ipam.client.clone();
         let (send, receive) = tokio::sync::oneshot::channel();
@@ -112,30 +137,35 @@ async fn what_is_not_durable_yet_is_told_to_nobody() {
         receive
     };
     let first = spawn("web");
-    let state = ipam.client.clone();
     // The decision is made, and hangs in the store.
-    let mut reader = state.clone();
+    handles.gate.waiting.notified().await;
+    let mut others = [spawn("web"), spawn("api")];
     let by = Some(pb::lookup_request::By::Address("192.0.2.1".to_owned()));
     let lookup = pb::LookupRequest {
         by,
         ..Default::default()
     };
-    let (retry, refused) = (spawn("web"), spawn("api"));
-    let mut look = Box::pin(reader.lookup(lookup));
-    for _ in 0..50 {
+    let (mut reader, (send, mut look)) = (ipam.client.clone(), tokio::sync::oneshot::channel());
+    ipam.context.tasks.spawn("test", async move {
+        send.send(reader.lookup(lookup).await).unwrap();
+    });
+    for _ in 0..1000 {
         tokio::task::yield_now().await;
     }
+    assert!(others.iter_mut().all(|other| other.try_recv().is_err()) && look.try_recv().is_err());
     *handles.error.lock() = Some(StoreError::Unavailable("gone".into()));
-    drop(gate);
-    for answer in [first, retry, refused] {
+    handles.gate.close(false);
+    for answer in std::iter::once(first).chain(others) {
         let error: RpcError = answer.await.unwrap().unwrap_err().into();
         assert_eq!(error.reason, "STORE_UNAVAILABLE");
     }
-    // It waited for the decision that failed, or came before or after it: in no case did it see the address held.
-    if let Ok(answer) = (&mut look).await {
-        assert_eq!(answer.into_inner().allocations, []);
+    if let Ok(answer) = look.await.unwrap() {
+        assert_eq!(
+            answer.into_inner().allocations,
+            [],
+            "it came after the failure, and sees nothing of it"
+        );
     }
-    drop(look);
     *handles.error.lock() = None;
     ipam.health().ready().await;
     let mut ipam = ipam;
