@@ -142,10 +142,9 @@ fn has_own_reason(error: &RpcError) -> bool {
     )
 }
 
-/// What would help.
+/// What would help, where the service does not say it by itself.
 fn advice(reason: &str) -> Option<&'static str> {
     Some(match reason {
-        "OUTSIDE_POOLS" => "Add it to a pool, or ask for an address that is in one.",
         "ADDRESS_TAKEN" => "Ask for another address, or have its holder give it up.",
         "ADDRESS_RESERVED" => "Ask for another address, or take it out of the pool's exclusions.",
         "POOL_DRAINING" => "Name another pool, or put this one back into the configuration.",

@@ -156,6 +156,7 @@ fn announcer(gateway: &Gateway, service: &ServiceObject) -> Step {
     let (ok, detail) = match announcers::apply(&*announcer, service, &held) {
         Err(contradiction) => (false, contradiction.to_string()),
         Ok(changes) if !changes.is_empty() => (false, "has not been told yet".to_owned()),
+        Ok(_) if held.is_empty() => (true, "has nothing to announce".to_owned()),
         Ok(_) => (true, "knows".to_owned()),
     };
     step("announcer", ok, format!("{} {detail}", announcer.name()))
