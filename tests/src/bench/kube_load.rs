@@ -154,12 +154,12 @@ async fn with_groundplane(count: usize) -> Result<Run> {
     let cluster = Cluster::start().await?;
     let subject = Subject::start("all", |folder| Ok(cluster.fixed(folder))).await?;
     subject.leads().await?;
+    warm_up(&cluster).await?;
     cluster
         .corner
         .create_service(cluster.corner.service_draft("warm-up"))
         .await?;
     cluster.corner.addresses_of("warm-up", 1).await?;
-    warm_up(&cluster).await?;
     settle_writes(&subject, Instant::now()).await?;
 
     let namespace = cluster.corner.another_namespace("load").await?;
@@ -200,8 +200,13 @@ async fn settle_writes(subject: &Subject, begun: Instant) -> Result<Duration> {
     Ok(changed.duration_since(begun))
 }
 
-/// Creates some Services that need no address.
+/// Creates some Services that need no address, and a node: without one, each Service gets a second event, which says
+/// that nobody can announce its address.
 async fn warm_up(cluster: &Cluster) -> Result<()> {
+    cluster
+        .corner
+        .create_node(cluster.corner.node_draft("first"))
+        .await?;
     let namespace = cluster.corner.another_namespace("warm").await?;
     let api: Api<Service> = Api::namespaced(cluster.corner.client(), &namespace);
     let all = stream::iter(0..WARM_UP).map(|number| {

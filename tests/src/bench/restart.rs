@@ -57,7 +57,7 @@ pub(super) struct Size {
     pub(super) nodes: usize,
 }
 
-/// The memory of `groundplane all` on a cluster with next to nothing in it.
+/// The memory of `groundplane all` on a cluster with nothing in it.
 pub(super) async fn idle() -> Result<Vec<Row>> {
     let cluster = Cluster::start().await?;
     let subject = Subject::start("all", |folder| Ok(cluster.fixed(folder))).await?;

@@ -13,7 +13,7 @@ use crate::groundplane::{Launch, Process};
 use crate::kube_api::{Corner, KubeApi, User};
 use crate::{chart, eventually};
 
-/// An API server with nothing in it but a namespace, the gateway's roles, and one node.
+/// An API server with nothing in it but a namespace, and the gateway's roles.
 #[derive(Debug)]
 pub(super) struct Cluster {
     pub(super) corner: Corner,
@@ -25,8 +25,6 @@ impl Cluster {
         let api = KubeApi::start().await?;
         let corner = api.corner("bench").await?;
         chart::grant(&corner.client(), corner.namespace()).await?;
-        // Services of a cluster without nodes get a second event, which says that nobody can announce their addresses.
-        corner.create_node(corner.node_draft("first")).await?;
         Ok(Self { corner, api })
     }
 
