@@ -174,7 +174,12 @@ impl ServiceController {
                 at_least,
             } => {
                 let outages = self.gateway.held.outage(key);
-                warn!(%refusal, outages, "waiting for a service");
+                // One line a Service, and none for what the adoption has said for all of them.
+                if outages == TELL_OUTAGE_FROM && !tell {
+                    warn!(%refusal, outages, "waiting for a service");
+                } else {
+                    debug!(%refusal, outages, "waiting for a service");
+                }
                 if let Some(service) =
                     service.filter(|service| service.ingress.is_empty() && !service.deleting)
                     && (tell || outages >= TELL_OUTAGE_FROM)
