@@ -40,7 +40,11 @@ pub(crate) struct Queues {
 impl Queues {
     /// Empty queues.
     pub(crate) fn new() -> Self {
-        Self { nodes: Queue::new("node"), bgp: Queue::new("bgp"), services: Queue::new("service") }
+        Self {
+            nodes: Queue::new("node"),
+            bgp: Queue::new("bgp"),
+            services: Queue::new("service"),
+        }
     }
 }
 
@@ -69,6 +73,8 @@ impl Gateway {
 
 impl std::fmt::Debug for Gateway {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Gateway").field("cluster", &self.cluster).finish_non_exhaustive()
+        f.debug_struct("Gateway")
+            .field("cluster", &self.cluster)
+            .finish_non_exhaustive()
     }
 }

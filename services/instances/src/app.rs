@@ -18,7 +18,7 @@ use crate::error::InstancesError;
 
 /// How old a list may be that says "not there" to who did not ask for a fresh one. A machine that joined is found within this time,
 /// and nodes which nobody knows cost no more than a list in it.
-const ABSENT: Duration = Duration::from_secs(10);
+const ABSENT: Duration = Duration::from_secs(2);
 
 /// The scheme of machines that no cloud knows.
 const STATIC: &str = "static";

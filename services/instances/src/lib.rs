@@ -7,7 +7,7 @@
 //!
 //! Has no state of its own. Invariants: absence is told only by a complete list, for a request with `fresh` by one that began after
 //! the request arrived, and never by a list that a person keeps. Any number of requests at once costs one list, and nodes which
-//! nobody knows cost a list every 10 s at most.
+//! nobody knows cost a list every 2 s at most.
 
 mod app;
 mod config;
