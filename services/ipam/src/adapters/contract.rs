@@ -35,11 +35,11 @@ fn held(key: &Key, name: &str, revision: u64) -> Record {
         key: key.clone(),
         owner: Arc::new(owner),
         uid: "1-2-3".into(),
-        pool: Some(groundplane_core::PoolId {
+        pool: Some(Arc::new(groundplane_core::PoolId {
             source,
             namespace: None,
             name: "a".parse().unwrap(),
-        }),
+        })),
         since: Timestamp::from_millisecond(1_234_567_891).unwrap(),
         revision: Revision(revision),
     }))

@@ -76,7 +76,7 @@ pub(super) fn record_bytes(record: &Record) -> Result<Vec<u8>, String> {
         Record::Held(held) => Body::Held {
             owner: Borrowed(&held.owner),
             uid: Borrowed(&held.uid),
-            pool: held.pool.as_ref().map(Borrowed),
+            pool: held.pool.as_deref().map(Borrowed),
             since: held.since,
         },
         Record::Cooling(cooling) => Body::Cooling {
@@ -120,7 +120,7 @@ pub(super) fn read_record(key: &Key, bytes: &[u8]) -> Result<Record, String> {
             key: key.clone(),
             owner: Arc::new(owner.into_owned()),
             uid: uid.into(),
-            pool: pool.map(std::borrow::Cow::into_owned),
+            pool: pool.map(|pool| Arc::new(pool.into_owned())),
             since,
             revision,
         })),

@@ -138,7 +138,7 @@ impl Work<'_> {
         }
         let Some(pool) = network
             .and_then(|network| network.covering(range))
-            .map(|pool| pool.spec.id.clone())
+            .map(|pool| Arc::clone(&pool.id))
         else {
             self.done.uncovered.push((index, prefix));
             return;
@@ -149,12 +149,16 @@ impl Work<'_> {
             self.make(draft);
             self.done.evicted.push(held);
         }
+        let owner = self.ledger.networks.get(&holding.network).map_or_else(
+            || Arc::new(holding.owner.clone()),
+            |network| network.owner(&holding.owner),
+        );
         let new = Allocation {
             key: Key {
                 network: holding.network.clone(),
                 prefix,
             },
-            owner: Arc::new(holding.owner.clone()),
+            owner,
             uid: holding.uid.clone(),
             pool: Some(pool),
             since: self.now,

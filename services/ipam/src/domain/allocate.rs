@@ -133,59 +133,54 @@ impl Ledger {
         let empty = Network::default();
         let network = self.networks.get(&ask.network).unwrap_or(&empty);
         let mut draft = Draft::new(self);
-        let mut plan = Plan::default();
-        let mut picked = Vec::new();
+        let mut plan = Plan {
+            allocations: Vec::with_capacity(ask.wanted.len()),
+            ..Plan::default()
+        };
+        let (mut owner, mut new) = (None, 0);
         for wanted in &ask.wanted {
             if let Some(held) = held(network, ask, wanted.want)? {
                 plan.allocations.push(claimed(&mut draft, held, &ask.uid));
                 continue;
             }
-            match self.pick(network, ask, wanted.want, now) {
-                Ok(prefix) => picked.push((plan.allocations.len() + picked.len(), prefix)),
+            let (prefix, pool) = match self.pick(network, ask, wanted.want, now) {
+                Ok(picked) => picked,
                 Err(refusal) if wanted.optional => {
-                    plan.missing.push(Missing {
-                        family: wanted.want.family(),
-                        refusal,
-                    });
+                    let family = wanted.want.family();
+                    plan.missing.push(Missing { family, refusal });
+                    continue;
                 }
                 Err(refusal) => return Err(refusal),
-            }
+            };
+            let owner = owner.get_or_insert_with(|| network.owner(&ask.owner));
+            let key = Key {
+                network: ask.network.clone(),
+                prefix,
+            };
+            let allocation = Allocation {
+                key,
+                owner: Arc::clone(owner),
+                uid: ask.uid.clone(),
+                pool: Some(Arc::clone(pool)),
+                since: now,
+                revision: Revision(0),
+            };
+            plan.allocations
+                .push(draft.hold(network, allocation, self.ripe(now)));
+            new += 1;
         }
-        self.check_quota(&ask.owner, picked.len())?;
-        if !picked.is_empty() {
-            let owner = plan
-                .allocations
-                .first()
-                .map_or_else(|| Arc::new(ask.owner.clone()), |held| Arc::clone(&held.owner));
-            for (place, (prefix, pool)) in picked {
-                let key = Key {
-                    network: ask.network.clone(),
-                    prefix,
-                };
-                let (owner, uid) = (Arc::clone(&owner), ask.uid.clone());
-                let new = Allocation {
-                    key,
-                    owner,
-                    uid,
-                    pool: Some(pool),
-                    since: now,
-                    revision: Revision(0),
-                };
-                plan.allocations
-                    .insert(place, draft.hold(network, new, self.ripe(now)));
-            }
-        }
+        self.check_quota(&ask.owner, new)?;
         plan.changes = draft.changes;
         Ok(plan)
     }
 
-    fn pick(
+    fn pick<'a>(
         &self,
-        network: &Network,
+        network: &'a Network,
         ask: &Ask,
         want: Want,
         now: Timestamp,
-    ) -> Result<(Prefix, PoolId), Refusal> {
+    ) -> Result<(Prefix, &'a Arc<PoolId>), Refusal> {
         let chosen = choose(network, &ask.selector)?;
         match want {
             Want::Exact(prefix) => exact(network, ask, prefix, chosen.as_ref()),
@@ -198,7 +193,7 @@ impl Ledger {
                 let picked =
                     pools.find_map(|pool| Some((pool.space(family).pick(family, length, ripe)?, pool)));
                 match picked {
-                    Some((prefix, pool)) => Ok((prefix, pool.spec.id.clone())),
+                    Some((prefix, pool)) => Ok((prefix, &pool.id)),
                     None => Err(none_left(network, ask, want, chosen.as_ref())),
                 }
             }
@@ -330,12 +325,12 @@ fn entitled(pool: &PoolSpec, owner: &Owner, selector: &Selector) -> Result<(), S
     }
 }
 
-fn exact(
-    network: &Network,
+fn exact<'a>(
+    network: &'a Network,
     ask: &Ask,
     prefix: Prefix,
     chosen: Option<&PoolId>,
-) -> Result<(Prefix, PoolId), Refusal> {
+) -> Result<(Prefix, &'a Arc<PoolId>), Refusal> {
     let range = prefix.range();
     let Some(pool) = network.covering(range) else {
         return Err(match network.draining_at(range) {
@@ -365,7 +360,7 @@ fn exact(
             prefix,
             holder: Arc::clone(&taken.owner),
         }),
-        None => Ok((prefix, id.clone())),
+        None => Ok((prefix, &pool.id)),
     }
 }
 

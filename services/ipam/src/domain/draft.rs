@@ -19,7 +19,7 @@ impl Draft {
     pub(super) fn new(ledger: &Ledger) -> Self {
         Self {
             revision: ledger.revision(),
-            changes: Vec::new(),
+            changes: Vec::with_capacity(2),
         }
     }
 

@@ -73,6 +73,14 @@ impl FreeSet {
 
     /// Takes the addresses from `first` to `last` out, and says how many of them were in.
     pub fn remove(&mut self, first: u128, last: u128) -> u128 {
+        if first == last {
+            let there = self.ranges.contains(&first);
+            if there {
+                self.ranges.remove(first..=last);
+                self.count = self.count.saturating_sub(1);
+            }
+            return there.into();
+        }
         let removed: u128 = self.ranges.overlapping(first..=last).fold(0, |sum, range| {
             sum.saturating_add(size(first.max(*range.start()), last.min(*range.end())))
         });

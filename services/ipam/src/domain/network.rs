@@ -14,6 +14,8 @@ use super::space::Space;
 /// A pool with what is free in it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Pool {
+    /// The id of the specification, shared by all allocations from here.
+    pub(super) id: Arc<PoolId>,
     pub(super) spec: Arc<PoolSpec>,
     v4: Space,
     v6: Space,
@@ -30,7 +32,8 @@ impl Pool {
             )
         };
         let (v4, v6) = (space(Family::V4), space(Family::V6));
-        Self { spec, v4, v6 }
+        let id = Arc::new(spec.id.clone());
+        Self { id, spec, v4, v6 }
     }
 
     pub(super) fn space(&self, family: Family) -> &Space {
@@ -53,7 +56,8 @@ impl Pool {
 pub(super) struct Network {
     /// No two of them overlap.
     pub(super) allocations: BTreeMap<Prefix, Arc<Allocation>>,
-    owners: HashMap<Arc<Owner>, Vec<Prefix>>,
+    /// Keys are long texts: a quick hash with a random seed.
+    owners: HashMap<Arc<Owner>, Vec<Prefix>, foldhash::fast::RandomState>,
     pub(super) cooling: BTreeMap<Prefix, Cooling>,
     /// In the order in which they are tried.
     pub(super) pools: Vec<Pool>,
@@ -68,6 +72,13 @@ impl Network {
     pub(super) fn held_by(&self, owner: &Owner) -> impl Iterator<Item = &Arc<Allocation>> {
         let prefixes = self.owners.get(owner).map(Vec::as_slice).unwrap_or_default();
         prefixes.iter().filter_map(|prefix| self.allocations.get(prefix))
+    }
+
+    /// The owner as its allocations share it.
+    pub(super) fn owner(&self, owner: &Owner) -> Arc<Owner> {
+        self.owners
+            .get_key_value(owner)
+            .map_or_else(|| Arc::new(owner.clone()), |(known, _)| Arc::clone(known))
     }
 
     /// Allocations that share an address with `range`.
@@ -101,14 +112,15 @@ impl Network {
 
     /// Indices of the pools that have an address of `range`. One pool may come more than once.
     fn touched(&self, range: AddressRange) -> impl Iterator<Item = usize> {
-        let family = range.family();
+        let (family, first, last) = (range.family(), range.first(), range.last());
         let before = self
             .cover
-            .range(..(family, range.first()))
+            .range(..=(family, first))
             .next_back()
-            .filter(|((of, _), (last, _))| *of == family && *last >= range.first());
-        let within = self.cover.range((family, range.first())..=(family, range.last()));
-        before.into_iter().chain(within).map(|(_, (_, index))| *index)
+            .filter(|((of, _), (end, _))| *of == family && *end >= first);
+        let within = (first < last).then(|| self.cover.range((family, first + 1)..=(family, last)));
+        let all = before.into_iter().chain(within.into_iter().flatten());
+        all.map(|(_, (_, index))| *index)
     }
 
     /// Would this prefix cool down when it is released?

@@ -24,7 +24,7 @@ pub struct Allocation {
     /// UID of the object that holds it; empty where it was not told.
     pub uid: Box<str>,
     /// The pool that it was given from. Which pool covers it today is the ledger's to say.
-    pub pool: Option<PoolId>,
+    pub pool: Option<Arc<PoolId>>,
     /// Since when.
     pub since: Timestamp,
     /// Revision of the store at its last change.
