@@ -21,7 +21,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("cargo:rerun-if-changed={file}");
     }
     let mut compiler = protox::Compiler::new(["."])?;
-    compiler.include_source_info(true).include_imports(true).open_files(FILES)?;
+    compiler
+        .include_source_info(true)
+        .include_imports(true)
+        .open_files(FILES)?;
     let descriptors = compiler.file_descriptor_set();
     let out = PathBuf::from(std::env::var("OUT_DIR")?).join("descriptors.bin");
     // Encoded by protox, so that options which prost does not know survive into reflection.

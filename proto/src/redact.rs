@@ -12,7 +12,15 @@ fn hidden(secret: &str) -> &'static str {
 
 impl fmt::Debug for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { peer_address, peer_asn, local_asn, source_address, password, multihop, port } = self;
+        let Self {
+            peer_address,
+            peer_asn,
+            local_asn,
+            source_address,
+            password,
+            multihop,
+            port,
+        } = self;
         f.debug_struct("Peer")
             .field("peer_address", peer_address)
             .field("peer_asn", peer_asn)
@@ -27,7 +35,12 @@ impl fmt::Debug for Peer {
 
 impl fmt::Debug for GetProjectResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { enabled, pending, local_asn, password } = self;
+        let Self {
+            enabled,
+            pending,
+            local_asn,
+            password,
+        } = self;
         f.debug_struct("GetProjectResponse")
             .field("enabled", enabled)
             .field("pending", pending)
@@ -49,7 +62,15 @@ impl fmt::Debug for EnableProjectRequest {
 
 impl fmt::Debug for Neighbor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { family, local_asn, local_address, peer_asn, peer_addresses, password, multihop } = self;
+        let Self {
+            family,
+            local_asn,
+            local_address,
+            peer_asn,
+            peer_addresses,
+            password,
+            multihop,
+        } = self;
         f.debug_struct("Neighbor")
             .field("family", family)
             .field("local_asn", local_asn)
@@ -68,7 +89,10 @@ mod tests {
 
     #[test]
     fn a_password_is_never_printed() {
-        let peer = Peer { password: "hunter2".into(), ..Peer::default() };
+        let peer = Peer {
+            password: "hunter2".into(),
+            ..Peer::default()
+        };
         let printed = format!("{peer:?}");
         assert!(!printed.contains("hunter2"), "{printed}");
         assert!(printed.contains("[redacted]"), "{printed}");

@@ -1,5 +1,7 @@
 //! The story that `make demo` tells: chapters of steps, each seen to be true before it is printed, with the time it took.
 
+#![allow(clippy::print_stdout, reason = "a program that talks to a person")]
+
 mod cloud;
 mod fixed;
 mod story;

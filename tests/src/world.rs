@@ -158,21 +158,21 @@ impl WorldOptions {
             || "driver: static\n".to_owned(),
             |cloud| {
                 format!(
-                    "driver: equinix\nequinix:\n  baseUrl: {:?}\n  apiTokenFile: {:?}\n  projectId: {:?}\n  metro: sv\n  bgp: {{enabled: true}}\n",
+                    "driver: equinix\nequinix:\n  baseUrl: {:?}\n  apiTokenFile: \"{}\"\n  projectId: {:?}\n  metro: sv\n  bgp: {{enabled: true}}\n",
                     cloud.project.base_url(),
-                    cloud.token,
+                    cloud.token.display(),
                     cloud.project.id().to_string(),
                 )
             },
         );
         format!(
-            "cluster: {name:?}\n{driver}{pools}\nipam:\n  store: {{kind: redb, path: {store:?}}}\n  cooldown: {cooldown}\ngateway:\n  kubeconfig: {kubeconfig:?}\n  \
+            "cluster: {name:?}\n{driver}{pools}\nipam:\n  store: {{kind: redb, path: \"{store}\"}}\n  cooldown: {cooldown}\ngateway:\n  kubeconfig: \"{kubeconfig}\"\n  \
              namespaces: [{name:?}]\n  nodePrefix: \"{name}-\"\n  namespace: {name:?}\n  lease: {{duration: 5s, retry: 500ms}}\n  resync: 1s\n  \
              cloudResync: 2s\n  nodeMonitorPeriod: 500ms\n{gateway}{more}",
             pools = self.pools,
             cooldown = self.cooldown,
-            store = state.join("ipam.redb"),
-            kubeconfig = corner.kubeconfig(User::Gateway),
+            store = state.join("ipam.redb").display(),
+            kubeconfig = corner.kubeconfig(User::Gateway).display(),
             gateway = self.gateway,
             more = self.more,
         )

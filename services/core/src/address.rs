@@ -96,7 +96,10 @@ impl Prefix {
         let net = IpNet::new(address, length)
             .map_err(|_| ParseAddressError::Syntax(format!("{address}/{length}")))?;
         if net.trunc() != net {
-            return Err(ParseAddressError::HostBits { given: net.to_string(), network: net.trunc() });
+            return Err(ParseAddressError::HostBits {
+                given: net.to_string(),
+                network: net.trunc(),
+            });
         }
         Ok(Self(net))
     }
@@ -172,9 +175,14 @@ impl FromStr for Prefix {
         if let Ok(address) = text.parse::<IpAddr>() {
             return Ok(Self::host(address));
         }
-        let net: IpNet = text.parse().map_err(|_| ParseAddressError::Syntax(text.to_owned()))?;
+        let net: IpNet = text
+            .parse()
+            .map_err(|_| ParseAddressError::Syntax(text.to_owned()))?;
         if net.trunc() != net {
-            return Err(ParseAddressError::HostBits { given: text.to_owned(), network: net.trunc() });
+            return Err(ParseAddressError::HostBits {
+                given: text.to_owned(),
+                network: net.trunc(),
+            });
         }
         Ok(Self(net))
     }
@@ -213,7 +221,11 @@ impl AddressRange {
         if number(last) < number(first) {
             return Err(ParseAddressError::Reversed(text()));
         }
-        Ok(Self { family: Family::of(first), first: number(first), last: number(last) })
+        Ok(Self {
+            family: Family::of(first),
+            first: number(first),
+            last: number(last),
+        })
     }
 
     /// The family.
@@ -305,7 +317,10 @@ mod tests {
     #[test]
     fn a_prefix_with_host_bits_is_refused_and_names_the_network() {
         let error = "10.0.0.1/8".parse::<Prefix>().unwrap_err();
-        assert_eq!(error.to_string(), "`10.0.0.1/8` has host bits set; the network is `10.0.0.0/8`");
+        assert_eq!(
+            error.to_string(),
+            "`10.0.0.1/8` has host bits set; the network is `10.0.0.0/8`"
+        );
     }
 
     #[test]
@@ -324,7 +339,10 @@ mod tests {
             ("2001:db8::/127", "2001:db8::", "2001:db8::1"),
         ] {
             let range: AddressRange = text.parse().unwrap();
-            assert_eq!(range, AddressRange::new(first.parse().unwrap(), last.parse().unwrap()).unwrap());
+            assert_eq!(
+                range,
+                AddressRange::new(first.parse().unwrap(), last.parse().unwrap()).unwrap()
+            );
         }
     }
 
@@ -338,7 +356,10 @@ mod tests {
             "192.0.2.9-192.0.2.1".parse::<AddressRange>(),
             Err(ParseAddressError::Reversed(_))
         ));
-        assert!(matches!("192.0.2.9-x".parse::<AddressRange>(), Err(ParseAddressError::Syntax(_))));
+        assert!(matches!(
+            "192.0.2.9-x".parse::<AddressRange>(),
+            Err(ParseAddressError::Syntax(_))
+        ));
     }
 
     #[test]

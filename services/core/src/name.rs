@@ -35,7 +35,11 @@ fn check(what: &'static str, text: &str, slash: bool) -> Result<(), ParseNameErr
     }
     let bad = |c: char| c.is_control() || c.is_whitespace() || (c == '/' && !slash);
     match text.chars().find(|c| bad(*c)) {
-        Some(character) => Err(ParseNameError::Character { what, given: text.to_owned(), character }),
+        Some(character) => Err(ParseNameError::Character {
+            what,
+            given: text.to_owned(),
+            character,
+        }),
         None => Ok(()),
     }
 }

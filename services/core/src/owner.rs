@@ -39,14 +39,20 @@ impl std::str::FromStr for OwnerKind {
     type Err = ParseNameError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        [Self::Service, Self::Pod, Self::Claim, Self::Endpoint, Self::Reservation]
-            .into_iter()
-            .find(|kind| kind.as_str() == text)
-            .ok_or_else(|| ParseNameError::Character {
-                what: "owner kind (service, pod, claim, endpoint, reservation)",
-                given: text.to_owned(),
-                character: text.chars().next().unwrap_or(' '),
-            })
+        [
+            Self::Service,
+            Self::Pod,
+            Self::Claim,
+            Self::Endpoint,
+            Self::Reservation,
+        ]
+        .into_iter()
+        .find(|kind| kind.as_str() == text)
+        .ok_or_else(|| ParseNameError::Character {
+            what: "owner kind (service, pod, claim, endpoint, reservation)",
+            given: text.to_owned(),
+            character: text.chars().next().unwrap_or(' '),
+        })
     }
 }
 
@@ -74,7 +80,13 @@ pub struct Owner {
 impl Owner {
     /// The owner that is the Service `namespace/name` of `cluster`.
     pub fn service(cluster: ClusterId, namespace: Name, name: Name) -> Self {
-        Self { cluster, kind: OwnerKind::Service, namespace: Some(namespace), name, slot: "".into() }
+        Self {
+            cluster,
+            kind: OwnerKind::Service,
+            namespace: Some(namespace),
+            name,
+            slot: "".into(),
+        }
     }
 }
 

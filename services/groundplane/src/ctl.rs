@@ -12,7 +12,7 @@ use groundplane_proto::gateway::v1::gateway_service_client::GatewayServiceClient
 use groundplane_runtime::args::ClientTlsArgs;
 use groundplane_runtime::grpc::{Channel, Policy, RpcError, Target, call};
 
-use crate::ctl::rows::{Address, Explanation, Machine, Overview, Peer, Pool};
+use crate::ctl::rows::{AddressRow, Explanation, MachineRow, Overview, PeerRow, PoolRow};
 use crate::ctl::table::print;
 use crate::wiring::connect;
 
@@ -118,7 +118,7 @@ async fn pools(channel: Channel, output: Output) -> anyhow::Result<()> {
     .await?;
     print(
         output,
-        &answer.pools.into_iter().map(Pool::from).collect::<Vec<_>>(),
+        &answer.pools.into_iter().map(PoolRow::from).collect::<Vec<_>>(),
     )
 }
 
@@ -134,7 +134,7 @@ async fn addresses(channel: Channel, output: Output) -> anyhow::Result<()> {
             client.clone().list_addresses(request.clone()).await
         })
         .await?;
-        rows.extend(page.addresses.into_iter().map(Address::from));
+        rows.extend(page.addresses.into_iter().map(AddressRow::from));
         token = page.next_page_token;
         if token.is_empty() {
             return print(output, &rows);
@@ -154,7 +154,7 @@ async fn machines(channel: Channel, output: Output) -> anyhow::Result<()> {
             client.clone().list_machines(request.clone()).await
         })
         .await?;
-        rows.extend(page.machines.into_iter().map(Machine::from));
+        rows.extend(page.machines.into_iter().map(MachineRow::from));
         token = page.next_page_token;
         if token.is_empty() {
             return print(output, &rows);
@@ -174,7 +174,7 @@ async fn peers(channel: Channel, output: Output) -> anyhow::Result<()> {
             client.clone().list_peers(request.clone()).await
         })
         .await?;
-        rows.extend(page.machines.into_iter().flat_map(Peer::of));
+        rows.extend(page.machines.into_iter().flat_map(PeerRow::of));
         token = page.next_page_token;
         if token.is_empty() {
             return print(output, &rows);

@@ -41,7 +41,7 @@ fn main() -> ExitCode {
     match run(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let usage = error.chain().any(|cause| cause.is::<ConfigErrors>());
+            let usage = error.is::<ConfigErrors>();
             // Nobody is left to tell if this fails.
             drop(writeln!(std::io::stderr(), "groundplane: {error:#}"));
             if usage { USAGE.into() } else { ExitCode::FAILURE }

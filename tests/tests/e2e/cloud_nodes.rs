@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use groundplane_core::names::{TAINT_SHUTDOWN, TAINT_UNINITIALIZED};
 use groundplane_sandbox::{Action, DeviceOptions, DeviceState, FaultRule, ProjectOptions};
 use groundplane_tests::{Corner, Mode, World, WorldOptions, throughout};
@@ -34,11 +34,11 @@ async fn a_machine_becomes_a_node_with_its_peers(mode: Mode) -> Result<()> {
     corner.create_node(corner.node_draft("a").uninitialized()).await?;
     let node = initialised(corner, "a").await?;
     assert_eq!(
-        node.spec.clone().unwrap().provider_id,
+        node.spec.clone().context("it is missing")?.provider_id,
         Some(format!("equinixmetal://{device}"))
     );
-    let private = project.own_ipv4(device, false).unwrap();
-    let public = project.own_ipv4(device, true).unwrap();
+    let private = project.own_ipv4(device, false).context("it is missing")?;
+    let public = project.own_ipv4(device, true).context("it is missing")?;
     let all = addresses(&node);
     ensure!(
         all.contains(&format!("InternalIP={private}")) && all.contains(&format!("ExternalIP={public}")),
@@ -121,7 +121,8 @@ async fn provider_ids_of_ours_are_known_and_others_left_alone() -> Result<()> {
     .await
 }
 
-/// E18, C1, C4: NotReady and proven gone: deleted. E18b, C5: gone, but Ready: kept.
+/// E18, C1, C4: not ready and proven gone: deleted. E18b, C5: gone, but Ready: kept. C3: not ready, but there and on: kept, and
+/// not tainted.
 #[tokio::test]
 async fn a_node_is_deleted_only_when_it_is_unready_and_its_machine_gone() -> Result<()> {
     let world = world(Mode::One, "gone").await?;
@@ -138,9 +139,15 @@ async fn a_node_is_deleted_only_when_it_is_unready_and_its_machine_gone() -> Res
     let dead = corner.nodes().get(&corner.node_name("dead")).await?;
     project.remove_device(devices[0]);
     project.remove_device(devices[1]);
+    corner.set_ready("third", false).await?;
     corner.set_ready("dead", false).await?;
     corner.node_gone("dead").await?;
     corner.event(&dead, "DeletingNode").await?;
+    let third = corner.nodes().get(&corner.node_name("third")).await?;
+    ensure!(
+        !tainted(&third, TAINT_SHUTDOWN),
+        "a machine that is on was tainted as off"
+    );
     corner.nodes().get(&corner.node_name("alive")).await?;
     Ok(())
 }

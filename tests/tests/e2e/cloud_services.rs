@@ -150,3 +150,56 @@ async fn the_cloud_may_be_away_and_lose_things() -> Result<()> {
         })
         .await
 }
+
+/// The token of the cloud is in its file and in the requests to the cloud, and nowhere else: not in the arguments or the
+/// environment of the process, its log, its metrics, its readiness or its events.
+#[tokio::test]
+async fn the_token_shows_nowhere() -> Result<()> {
+    let mut world = WorldOptions::equinix(project())
+        .env("GROUNDPLANE_LOG", "debug")
+        .start("secret")
+        .await?;
+    let token = world.project()?.token().to_owned();
+    let service = world
+        .corner
+        .create_service(world.corner.service_draft("web"))
+        .await?;
+    world.corner.addresses_of("web", 1).await?;
+    // Refused from now on, so that the errors are looked at, too.
+    let fault = FaultRule::new(Action::status(401));
+    world.project()?.fault(fault);
+    let refused = world
+        .corner
+        .create_service(world.corner.service_draft("refused"))
+        .await?;
+    world.corner.event(&refused, "SyncLoadBalancerFailed").await?;
+
+    let pid = world.process("gateway")?.child()?.pid();
+    let admin = world.process("gateway")?.address("admin").await?;
+    let http = reqwest::Client::builder().no_proxy().build()?;
+    let mut shown = vec![world.log_text()?];
+    for page in ["metrics", "readyz"] {
+        shown.push(
+            http.get(format!("http://{admin}/{page}"))
+                .send()
+                .await?
+                .text()
+                .await?,
+        );
+    }
+    for file in ["cmdline", "environ"] {
+        shown.push(String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/{file}"))?).into_owned());
+    }
+    for object in [&service, &refused] {
+        shown.push(format!("{:?}", world.corner.events_of(object).await?));
+    }
+    for text in shown {
+        ensure!(!text.is_empty(), "there is nothing to look at");
+        ensure!(
+            !text.contains(&token),
+            "the token shows in {}",
+            text.replace(&token, "<here>")
+        );
+    }
+    Ok(())
+}

@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use groundplane_sandbox::ProjectOptions;
+use groundplane_sandbox::{DeviceOptions, ProjectOptions};
 use groundplane_tests::kube_api::ingress_of;
-use groundplane_tests::{World, WorldOptions, throughout};
+use groundplane_tests::{World, WorldOptions, eventually, throughout};
+use k8s_openapi::api::core::v1::Node;
 use pretty_assertions::assert_eq;
 use serde_json::json;
+
+use crate::announced::annotation;
 
 /// The gaps between the steps that give an address.
 const GIVING: [&str; 4] = [
@@ -171,6 +174,69 @@ async fn a_restart_keeps_every_address_and_writes_nothing() -> Result<()> {
             addresses
         );
     }
+    Ok(())
+}
+
+/// E85: a restart on a cloud asks for pages, not for objects: the same few calls for any number of Services and nodes, and
+/// nothing is written, to the cloud or to the cluster.
+#[tokio::test]
+async fn a_restart_on_a_cloud_costs_pages_and_writes_nothing() -> Result<()> {
+    let options = WorldOptions::equinix(ProjectOptions::default()).gateway("  bgpNodeSelector: \"\"\n");
+    let mut world = options.start("pages").await?;
+    for n in 0..10 {
+        let suffix = format!("n{n}");
+        world
+            .project()?
+            .add_device(DeviceOptions::named(world.corner.node_name(&suffix)));
+        world
+            .corner
+            .create_node(world.corner.node_draft(&suffix).uninitialized())
+            .await?;
+    }
+    for n in 0..20 {
+        world
+            .corner
+            .create_service(world.corner.service_draft(&format!("web-{n}")))
+            .await?;
+    }
+    for n in 0..20 {
+        world.corner.addresses_of(&format!("web-{n}"), 1).await?;
+    }
+    for n in 0..10 {
+        let peered = |node: &Node| annotation(node, "metal.equinix.com/bgp-peers-1-peer-ip").map(drop);
+        world
+            .corner
+            .node_until(&format!("n{n}"), "has both peers", peered)
+            .await?;
+    }
+    let mark = settled(&world).await?;
+    world.process("gateway")?.terminate().await?;
+    let calls = world.project()?.journal().mark();
+    world.kill_and_restart().await?;
+    world.ready().await?;
+    let known = async || {
+        let overview = world.ctl(&["overview"]).await?;
+        ensure!(
+            overview["servicesWithAddress"] == 20 && overview["queueLength"] == 0,
+            "{overview}"
+        );
+        Ok(())
+    };
+    eventually("everything is looked at", known).await?;
+    let journal = world.project()?.journal();
+    let counts = journal.counts(calls);
+    assert_eq!(journal.writes(calls).len(), 0, "{counts:?}");
+    ensure!(
+        journal.total(calls) <= 12,
+        "{counts:?} for 20 Services and 10 nodes"
+    );
+    let writes = world
+        .corner
+        .requests_since(mark)
+        .await?
+        .by_agent("groundplane/")
+        .writes();
+    assert_eq!(writes.count(), 0, "{:?}", writes.summary());
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! Journey 2 where nodes are what they say of themselves (driver `static`).
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use groundplane_core::names::{TAINT_SHUTDOWN, TAINT_UNINITIALIZED};
 use groundplane_tests::{Mode, WorldOptions};
 use pretty_assertions::assert_eq;
@@ -8,7 +8,7 @@ use pretty_assertions::assert_eq;
 use crate::announced::{addresses, annotation, tainted};
 
 /// A table of two machines with zone, region and type, and a peer table.
-const MACHINES: &str = r#"
+const MACHINES: &str = r"
 static:
   machines:
     - name: MACHINE-a
@@ -22,7 +22,7 @@ static:
     localAsn: 65000
     peers:
       - {address: 10.0.0.1, asn: 65530}
-"#;
+";
 
 /// N1, N2, N4, N5: provider id, addresses in the machine's order with kubelet's Hostname last, labels, and only the one
 /// taint gone.
@@ -51,7 +51,7 @@ async fn a_machine_of_the_table_becomes_a_node(mode: Mode) -> Result<()> {
             (!tainted(node, TAINT_UNINITIALIZED)).then(|| node.clone())
         })
         .await?;
-    let spec = node.spec.clone().unwrap();
+    let spec = node.spec.clone().context("it is missing")?;
     assert_eq!(spec.provider_id, Some(format!("static://{name}")));
     ensure!(tainted(&node, "example.com/keep"), "another's taint is gone");
     let expected = [
@@ -60,7 +60,7 @@ async fn a_machine_of_the_table_becomes_a_node(mode: Mode) -> Result<()> {
         format!("Hostname={name}"),
     ];
     assert_eq!(addresses(&node), expected);
-    let labels = node.metadata.labels.clone().unwrap();
+    let labels = node.metadata.labels.clone().context("it is missing")?;
     for (key, value) in [
         ("node.kubernetes.io/instance-type", "r640"),
         ("beta.kubernetes.io/instance-type", "r640"),
@@ -124,7 +124,7 @@ async fn a_node_is_what_it_says_where_no_table_says_otherwise() -> Result<()> {
         [format!("Hostname={name}"), "InternalIP=10.0.0.5".to_owned()]
     );
     assert_eq!(
-        node.spec.unwrap().provider_id,
+        node.spec.context("it is missing")?.provider_id,
         Some(format!("static://{}", corner.node_name("a")))
     );
     Ok(())

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use groundplane_tests::kube_api::{audit, ingress_of};
 use groundplane_tests::{Mode, WorldOptions, eventually, throughout};
 use pretty_assertions::assert_eq;
@@ -22,13 +22,12 @@ async fn an_address_comes_and_goes(mode: Mode) -> Result<()> {
     let corner = &world.corner;
     // Where there is no node, the Service is warned about that, too.
     corner.create_node(corner.node_draft("a")).await?;
-    let counted = async || {
-        Ok::<_, anyhow::Error>(ensure!(
-            world.ctl(&["overview"]).await?["nodes"] == 1,
-            "no node yet"
-        ))
-    };
-    eventually("the node is known", counted).await?;
+    eventually("the node is known", async || {
+        let overview = world.ctl(&["overview"]).await?;
+        ensure!(overview["nodes"] == 1, "{overview}");
+        Ok(())
+    })
+    .await?;
     let mark = corner.mark().await?;
     let service = corner.create_service(corner.service_draft("web")).await?;
     let addresses = corner.addresses_of("web", 1).await?;
@@ -41,7 +40,13 @@ async fn an_address_comes_and_goes(mode: Mode) -> Result<()> {
         })
         .await?;
     ensure!(finalized(&settled), "it has no finalizer");
-    let ingress = settled.status.unwrap().load_balancer.unwrap().ingress.unwrap();
+    let ingress = settled
+        .status
+        .context("it is missing")?
+        .load_balancer
+        .context("it is missing")?
+        .ingress
+        .context("it is missing")?;
     assert_eq!(ingress[0].ip_mode.as_deref(), Some("VIP"));
     let event = corner.event(&service, "EnsuredLoadBalancer").await?;
     ensure!(event.message.unwrap_or_default().contains(&addresses[0]));

@@ -44,7 +44,7 @@ fn owner_name(owner: Option<core::Owner>) -> String {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Pool {
+pub(crate) struct PoolRow {
     name: String,
     network: String,
     addresses: Vec<String>,
@@ -56,7 +56,7 @@ pub(crate) struct Pool {
     draining: bool,
 }
 
-impl From<ipam::PoolStatus> for Pool {
+impl From<ipam::PoolStatus> for PoolRow {
     fn from(status: ipam::PoolStatus) -> Self {
         let ipam::PoolStatus {
             pool,
@@ -81,7 +81,7 @@ impl From<ipam::PoolStatus> for Pool {
     }
 }
 
-impl Row for Pool {
+impl Row for PoolRow {
     const COLUMNS: &'static [&'static str] = &[
         "POOL",
         "NETWORK",
@@ -111,7 +111,7 @@ impl Row for Pool {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Address {
+pub(crate) struct AddressRow {
     address: String,
     owner: String,
     origin: String,
@@ -119,7 +119,7 @@ pub(crate) struct Address {
     state: String,
 }
 
-impl From<pb::AddressRow> for Address {
+impl From<pb::AddressRow> for AddressRow {
     fn from(row: pb::AddressRow) -> Self {
         let pb::AddressRow {
             prefix,
@@ -138,7 +138,7 @@ impl From<pb::AddressRow> for Address {
     }
 }
 
-impl Row for Address {
+impl Row for AddressRow {
     const COLUMNS: &'static [&'static str] = &["ADDRESS", "OWNER", "ORIGIN", "SINCE", "STATE"];
 
     fn cells(&self) -> Vec<String> {
@@ -154,7 +154,7 @@ impl Row for Address {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Machine {
+pub(crate) struct MachineRow {
     provider_id: String,
     hostname: String,
     node: String,
@@ -165,7 +165,7 @@ pub(crate) struct Machine {
     addresses: Vec<String>,
 }
 
-impl From<pb::MachineRow> for Machine {
+impl From<pb::MachineRow> for MachineRow {
     fn from(row: pb::MachineRow) -> Self {
         let machine = row.machine.unwrap_or_default();
         let power = match machine.power() {
@@ -190,7 +190,7 @@ impl From<pb::MachineRow> for Machine {
     }
 }
 
-impl Row for Machine {
+impl Row for MachineRow {
     const COLUMNS: &'static [&'static str] = &[
         "MACHINE",
         "HOSTNAME",
@@ -218,7 +218,7 @@ impl Row for Machine {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Peer {
+pub(crate) struct PeerRow {
     machine: String,
     node: String,
     peer_address: String,
@@ -228,7 +228,7 @@ pub(crate) struct Peer {
     sessions: BTreeMap<String, String>,
 }
 
-impl Peer {
+impl PeerRow {
     /// One row a peer of the machine.
     pub(crate) fn of(machine: bgp::MachinePeers) -> Vec<Self> {
         let bgp::MachinePeers {
@@ -250,7 +250,7 @@ impl Peer {
     }
 }
 
-impl Row for Peer {
+impl Row for PeerRow {
     const COLUMNS: &'static [&'static str] = &[
         "NODE", "MACHINE", "PEER", "PEER-AS", "LOCAL-AS", "SOURCE", "SESSIONS",
     ];
@@ -313,11 +313,9 @@ impl Show for Explanation {
             .steps
             .iter()
             .map(|step| vec![mark(step.ok), step.title.clone(), step.detail.clone()]);
-        let mut text = format!("{}\n\n{}", self.summary, lay_out(rows.collect()));
-        if let Some(seconds) = self.cache_age_seconds {
-            text.push_str(&format!("\nfrom a cache that is {} old\n", age(seconds)));
-        }
-        text
+        let told = |seconds| format!("\nfrom a cache that is {} old\n", age(seconds));
+        let cached = self.cache_age_seconds.map(told).unwrap_or_default();
+        format!("{}\n\n{}{cached}", self.summary, lay_out(rows.collect()))
     }
 }
 
