@@ -137,9 +137,11 @@ impl Ledger {
             allocations: Vec::with_capacity(ask.wanted.len()),
             ..Plan::default()
         };
-        let (mut owner, mut new) = (None, 0);
+        let mine: Vec<_> = network.held_by(&ask.owner).collect();
+        let mut owner = mine.first().map(|held| Arc::clone(&held.owner));
+        let mut new = 0;
         for wanted in &ask.wanted {
-            if let Some(held) = held(network, ask, wanted.want)? {
+            if let Some(held) = held(&mine, ask, wanted.want)? {
                 plan.allocations.push(claimed(&mut draft, held, &ask.uid));
                 continue;
             }
@@ -152,7 +154,7 @@ impl Ledger {
                 }
                 Err(refusal) => return Err(refusal),
             };
-            let owner = owner.get_or_insert_with(|| network.owner(&ask.owner));
+            let owner = owner.get_or_insert_with(|| Arc::new(ask.owner.clone()));
             let key = Key {
                 network: ask.network.clone(),
                 prefix,
@@ -222,10 +224,14 @@ impl Ledger {
 }
 
 /// What the owner holds of what it wants.
-fn held<'a>(network: &'a Network, ask: &Ask, want: Want) -> Result<Option<&'a Arc<Allocation>>, Refusal> {
+fn held<'a>(
+    mine: &[&'a Arc<Allocation>],
+    ask: &Ask,
+    want: Want,
+) -> Result<Option<&'a Arc<Allocation>>, Refusal> {
     let mut other = None;
-    for held in network
-        .held_by(&ask.owner)
+    for held in mine
+        .iter()
         .filter(|held| held.key.prefix.family() == want.family())
     {
         if !ask.uid.is_empty() && !held.uid.is_empty() && ask.uid != held.uid {
