@@ -10,9 +10,6 @@ use serde::Deserialize;
 
 use crate::wiring::AddressConfig;
 
-/// Where ipam keeps its store unless configured, which is the default of `ctl store`, too.
-pub(crate) const DEFAULT_STORE: &str = "ipam.redb";
-
 /// The whole file. What is left out has its default.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]

@@ -13,6 +13,9 @@ use crate::domain::{RawPool, read_pools};
 /// The source of pools from the configuration file.
 pub const FILE: &str = "file";
 
+/// The file of the store unless configured, in the working directory.
+pub const STORE_FILE: &str = "ipam.redb";
+
 /// A pool, as the file has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -106,11 +109,11 @@ pub struct StoreConfig {
 }
 
 impl Default for StoreConfig {
-    /// `ipam.redb` in the working directory.
+    /// [`STORE_FILE`] in the working directory.
     fn default() -> Self {
         Self {
             kind: StoreKind::default(),
-            path: PathBuf::from("ipam.redb"),
+            path: PathBuf::from(STORE_FILE),
         }
     }
 }

@@ -29,7 +29,7 @@ use tonic::service::Routes;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Config, FILE, IpamConfig, PoolConfig, StoreConfig, StoreKind, validate_pools};
+pub use config::{Config, FILE, IpamConfig, PoolConfig, STORE_FILE, StoreConfig, StoreKind, validate_pools};
 
 use adapters::memory::MemoryStore;
 use adapters::redb::RedbStore;

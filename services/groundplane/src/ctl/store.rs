@@ -23,7 +23,7 @@ pub(crate) enum Command {
     /// Copy the file of a stopped ipam
     Backup {
         /// The file of the store
-        #[arg(long, default_value = crate::config::DEFAULT_STORE)]
+        #[arg(long, default_value = groundplane_ipam::STORE_FILE)]
         store: PathBuf,
         /// Where the copy goes; must not exist
         #[arg(long)]
@@ -32,7 +32,7 @@ pub(crate) enum Command {
     /// Put a copy in place of the file of a stopped ipam; the file that was there is set aside
     Restore {
         /// The file of the store
-        #[arg(long, default_value = crate::config::DEFAULT_STORE)]
+        #[arg(long, default_value = groundplane_ipam::STORE_FILE)]
         store: PathBuf,
         /// The copy
         #[arg(long)]
@@ -41,7 +41,7 @@ pub(crate) enum Command {
     /// Set a damaged file aside, so that ipam makes a new one and learns from the cluster who holds what
     Rebuild {
         /// The file of the store
-        #[arg(long, default_value = crate::config::DEFAULT_STORE)]
+        #[arg(long, default_value = groundplane_ipam::STORE_FILE)]
         store: PathBuf,
     },
 }
