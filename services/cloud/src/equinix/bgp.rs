@@ -159,7 +159,7 @@ fn project(call: &Call, config: wire::BgpConfig) -> Result<Option<BgpProject>, C
         None => return Err(unreadable("no status")),
     };
     let local_asn = config.asn.ok_or_else(|| unreadable("no AS number"))?;
-    let password = config.md5.filter(|md5| !md5.is_empty()).map(SecretString::from);
+    let password = config.md5.filter(|md5| !md5.expose_secret().is_empty());
     Ok(Some(BgpProject {
         enabled: true,
         pending,
@@ -201,14 +201,14 @@ fn session(row: wire::Session) -> Result<Session, CloudError> {
 fn peers_of(row: wire::Neighbor) -> impl Iterator<Item = Peer> {
     let password = row
         .md5_password
-        .filter(|text| !text.is_empty() && row.md5_enabled != Some(false));
+        .filter(|text| !text.expose_secret().is_empty() && row.md5_enabled != Some(false));
     row.peer_ips.into_iter().map(move |address| Peer {
         address,
         asn: row.peer_as,
         local_asn: row.customer_as,
         // The switches take only what comes from the machine's own address.
         source: row.customer_ip,
-        password: password.clone().map(SecretString::from),
+        password: password.clone(),
         multihop: row.multihop,
         port: None,
     })

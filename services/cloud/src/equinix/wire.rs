@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use secrecy::SecretString;
 use serde::{Deserialize, Deserializer};
 
 /// A sub-object of which only the link may be there.
@@ -110,7 +111,7 @@ pub(super) struct BgpConfig {
     #[serde(default)]
     pub(super) asn: Option<u32>,
     #[serde(default)]
-    pub(super) md5: Option<String>,
+    pub(super) md5: Option<SecretString>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -145,7 +146,7 @@ pub(super) struct Neighbor {
     #[serde(default)]
     pub(super) md5_enabled: Option<bool>,
     #[serde(default)]
-    pub(super) md5_password: Option<String>,
+    pub(super) md5_password: Option<SecretString>,
     #[serde(default)]
     pub(super) multihop: bool,
     pub(super) peer_as: u32,
