@@ -12,6 +12,7 @@
 
 mod adopt;
 mod allocate;
+mod cooldown;
 mod draft;
 mod explain;
 mod free_set;

@@ -14,8 +14,9 @@ use super::{App, IpamError};
 /// Changes that are read from the log at once.
 const READ: usize = 256;
 
-/// How often is looked for what cooled down, where anything cools.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often is looked for what cooled down, where anything cools: at most, and at least, since clocks jump.
+const SOONEST_LOOK: SignedDuration = SignedDuration::from_millis(100);
+const LATEST_LOOK: Duration = Duration::from_secs(1);
 
 /// What a watch tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -164,13 +165,12 @@ pub(super) async fn announce_ripe(app: App, stopping: CancellationToken) {
             state.ledger.next_ripe(now)
         };
         last = now;
-        // Wakes early where the clock jumps, and never more often than pays.
-        let pause = next.map(|next| next.duration_since(now).max(SignedDuration::from_millis(10)));
-        let pause = pause.map(|pause| Duration::try_from(pause).unwrap_or(LOOK).min(LOOK));
+        let pause = next.map(|next| next.duration_since(now).max(SOONEST_LOOK));
+        let pause = pause.map(|pause| Duration::try_from(pause).unwrap_or(LATEST_LOOK).min(LATEST_LOOK));
         tokio::select! {
             () = stopping.cancelled() => return,
             () = app.shared.cooled.notified(), if pause.is_none() => {}
-            () = tokio::time::sleep(pause.unwrap_or(LOOK)), if pause.is_some() => {}
+            () = tokio::time::sleep(pause.unwrap_or(LATEST_LOOK)), if pause.is_some() => {}
         }
     }
 }

@@ -1,12 +1,12 @@
 //! What is free in one pool, in one family. Derived state: rebuilt from the pool and the records in it.
 
-use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use groundplane_core::{AddressRange, Family, Prefix};
 use jiff::Timestamp;
 use rangemap::RangeInclusiveSet;
 
+use super::cooldown::Cooldown;
 use super::free_set::{FreeSet, block_within, size};
 
 /// The addresses of one family in one pool.
@@ -21,9 +21,7 @@ pub(super) struct Space {
     total: u128,
     free: FreeSet,
     held_back: FreeSet,
-    /// Released prefixes, oldest first.
-    queue: BTreeSet<(Timestamp, Prefix)>,
-    cooling: u128,
+    cooldown: Cooldown,
 }
 
 /// How a space is used.
@@ -133,9 +131,9 @@ impl Space {
     /// Puts a free prefix into the queue, if any of it is ever given to who asks for any.
     pub(super) fn cool(&mut self, prefix: Prefix, released: Timestamp) {
         let range = prefix.range();
-        if self.cools(prefix) && self.queue.insert((released, prefix)) {
+        let size = self.automatic_size(range);
+        if size > 0 && self.cooldown.insert(released, prefix, size) {
             self.free.remove(range.first(), range.last());
-            self.cooling = self.cooling.saturating_add(self.automatic_size(range));
         }
     }
 
@@ -146,9 +144,8 @@ impl Space {
 
     /// Takes a prefix out of the queue: its addresses are free at once.
     pub(super) fn thaw(&mut self, prefix: Prefix, released: Timestamp) {
-        if self.queue.remove(&(released, prefix)) {
+        if self.cooldown.remove(released, prefix) {
             let range = prefix.range();
-            self.cooling = self.cooling.saturating_sub(self.automatic_size(range));
             self.give(range.first(), range.last());
         }
     }
@@ -165,17 +162,15 @@ impl Space {
     }
 
     fn pick_cooled(&self, bits: u32, length: u8, ripe: Timestamp) -> Option<u128> {
-        let mut cooled = self.queue.iter().take_while(|(released, _)| *released <= ripe);
         let fits = |prefix: &Prefix| prefix.length() <= length && self.is_automatic(prefix.range());
-        if let Some((_, whole)) = cooled.find(|(_, prefix)| fits(prefix)) {
+        if let Some(whole) = self.cooldown.ripe(ripe).find(fits) {
             return Some(whole.range().first());
         }
         // Only parts: they must be put together, with one another and with what is free.
         let mut merged = self.free.ranges();
-        self.queue
-            .iter()
-            .take_while(|(released, _)| *released <= ripe)
-            .flat_map(|(_, prefix)| self.automatic(prefix.range()))
+        self.cooldown
+            .ripe(ripe)
+            .flat_map(|prefix| self.automatic(prefix.range()))
             .find_map(|part| {
                 let first = *part.start();
                 merged.insert(part);
@@ -186,19 +181,15 @@ impl Space {
 
     /// How it is used, where what was released no later than `ripe` counts as free.
     pub(super) fn usage(&self, ripe: Timestamp) -> Usage {
-        let cooling = self
-            .queue
-            .iter()
-            .rev()
-            .take_while(|(released, _)| *released > ripe)
-            .fold(0_u128, |sum, (_, prefix)| {
-                sum.saturating_add(self.automatic_size(prefix.range()))
-            });
+        let cooling = self.cooldown.unripe(ripe);
         let open = self.free.count().saturating_add(self.held_back.count());
         Usage {
             total: self.total,
-            used: self.total.saturating_sub(open).saturating_sub(self.cooling),
-            free: open.saturating_add(self.cooling - cooling),
+            used: self
+                .total
+                .saturating_sub(open)
+                .saturating_sub(self.cooldown.total()),
+            free: open.saturating_add(self.cooldown.total().saturating_sub(cooling)),
             cooling,
         }
     }
@@ -210,28 +201,17 @@ impl Space {
 
     /// Was anything released after `after`, and no later than `ripe`?
     pub(super) fn ripened(&self, after: Timestamp, ripe: Timestamp) -> bool {
-        self.queue
-            .iter()
-            .rev()
-            .find(|(released, _)| *released <= ripe)
-            .is_some_and(|(released, _)| *released > after)
+        self.cooldown.ripened(after, ripe)
     }
 
     /// When the first prefix behind `ripe` was released.
     pub(super) fn next_unripe(&self, ripe: Timestamp) -> Option<Timestamp> {
-        self.queue
-            .iter()
-            .rev()
-            .map(|(released, _)| *released)
-            .take_while(|released| *released > ripe)
-            .last()
+        self.cooldown.next_unripe(ripe)
     }
 
-    /// The prefix that cools longest, where more than `most` do and it was released no later than `ripe`.
+    /// The prefix that cools longest, where at least `most` do and it was released no later than `ripe`.
     pub(super) fn surplus(&self, most: usize, ripe: Timestamp) -> Option<(Timestamp, Prefix)> {
-        (self.queue.len() > most)
-            .then(|| self.queue.first().copied())
-            .flatten()
-            .filter(|(released, _)| *released <= ripe)
+        let oldest = self.cooldown.oldest().filter(|(released, _)| *released <= ripe);
+        oldest.filter(|_| self.cooldown.len() >= most)
     }
 }

@@ -378,6 +378,28 @@ fn the_rest_of_a_cooling_block_goes_on_resting() {
 }
 
 #[test]
+fn a_pool_that_never_ends_does_not_remember_everything() {
+    let mut ledger = ledger(&[pool("a", &["2001:db8::/64"])]);
+    let (ask, network) = (ask("web", &[v6()]), NetworkName::default());
+    let release = ReleaseAsk {
+        owner: owner("web"),
+        uid: "".into(),
+        network: network.clone(),
+        prefixes: Vec::new(),
+    };
+    for second in 0..66_500 {
+        for change in ledger.plan_allocate(&ask, at(second)).unwrap().changes {
+            ledger.apply(&change);
+        }
+        for change in ledger.plan_release(&release, at(second)).changes {
+            ledger.apply(&change);
+        }
+    }
+    assert_eq!(ledger.networks[&network].cooling.len(), 65_536);
+    ledger.check().unwrap();
+}
+
+#[test]
 fn without_a_cooldown_an_address_is_free_at_once() {
     let mut ledger = Ledger::new(SignedDuration::ZERO);
     put(&mut ledger, &[pool("a", &["10.0.0.1"])]);
