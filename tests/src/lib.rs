@@ -11,6 +11,7 @@
 //!   world       a corner of a cluster with groundplane at work in it
 //!   processes   what all of these are: process groups that cannot outlive us
 //!   scratch     folders that cannot outlive us either
+//!   tls         the one TLS provider of this process
 //!   eventually  awaits a condition, and says what it was when it does not come
 //! ```
 //!

@@ -13,10 +13,10 @@ use serde_json::json;
 const SCRIPT: &str = r#"#!/bin/sh
 echo run >> runs
 port=$(wc -l < runs)
-echo "arguments: $*; fail point: ${GROUNDPLANE_FAIL_POINT:-none}; config: $(cat groundplane.yaml)"
+echo "arguments: $*; fail point: ${GROUNDPLANE_FAILPOINT:-none}; config: $(cat groundplane.yaml)"
 printf '{"message":"listening","server":"admin","address":"127.0.0.1:%d"}\n' "$port"
 trap 'echo "{\"fields\":{\"message\":\"stopping\"}}"; exit 0' TERM
-while [ "$GROUNDPLANE_FAIL_POINT" != now ]; do sleep 0.01; done
+while [ "$GROUNDPLANE_FAILPOINT" != now ]; do sleep 0.01; done
 exit 66
 "#;
 
@@ -32,7 +32,7 @@ fn launch(scripts: &Scratch) -> Result<Launch> {
 #[tokio::test]
 async fn a_process_keeps_its_folder_and_its_logs_over_restarts() -> Result<()> {
     let scripts = Scratch::new("scripts")?;
-    let mut process: Process = launch(&scripts)?.env("GROUNDPLANE_FAIL_POINT", "later").start()?;
+    let mut process: Process = launch(&scripts)?.env("GROUNDPLANE_FAILPOINT", "later").start()?;
     assert_eq!(process.address("admin").await?.port(), 1);
     process.kill9().await?;
     assert!(process.address("admin").await.is_err(), "it was killed");
@@ -65,7 +65,7 @@ async fn a_process_keeps_its_folder_and_its_logs_over_restarts() -> Result<()> {
 #[tokio::test]
 async fn a_process_that_ends_before_it_listens_is_reported_at_once_with_its_output() -> Result<()> {
     let scripts = Scratch::new("scripts")?;
-    let process = launch(&scripts)?.env("GROUNDPLANE_FAIL_POINT", "now").start()?;
+    let process = launch(&scripts)?.env("GROUNDPLANE_FAILPOINT", "now").start()?;
     let error = format!("{:#}", process.address("grpc").await.unwrap_err());
     assert!(
         error.contains("exit status: 66") && error.contains("fail point: now"),

@@ -1,8 +1,8 @@
 {{/*
 The pod of one service: (dict "root" $ "service" "ipam").
 
-`all` and `ipam` keep state, `all` and `gateway` talk to Kubernetes, and every service but ipam may read the cloud's secrets:
-the gateway calls no cloud, so it gets none.
+`all` and `ipam` keep state, `all` and `gateway` talk to Kubernetes, and those that call the cloud (`all`, `eip`, `bgp`,
+`instances`) are given its secrets; ipam and the gateway call none.
 */}}
 {{- define "groundplane.pod" -}}
 {{- $root := .root }}
