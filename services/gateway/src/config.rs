@@ -23,7 +23,7 @@ pub struct Config {
     pub namespace: String,
     /// What receives an address once it is reserved.
     pub announcer: Announcer,
-    /// Prefix of the BGP annotations on nodes, without the slash.
+    /// Prefix of the BGP annotations on nodes, and of a Service's `eip-metro` and `eip-facility`; without the slash.
     pub annotation_prefix: String,
     /// Are Services without a class ours?
     pub claim_classless: bool,
