@@ -230,7 +230,7 @@ fn a_commit_survives_a_process_that_never_closes_its_file() {
     }
 }
 
-/// E40: nothing is written, and it goes on when there is room again, without a restart.
+/// Nothing is written, and it goes on when there is room again, without a restart.
 #[test]
 fn a_full_disk_refuses_and_recovers() {
     let disk = Disk::default();
@@ -288,7 +288,7 @@ fn refused(path: &Path) -> StoreError {
     error
 }
 
-/// E41: refused and named, kept, never made anew.
+/// Refused and named, kept, never made anew.
 #[test]
 fn a_damaged_file_is_refused_and_kept() {
     let folder = tempfile::tempdir().unwrap();

@@ -312,7 +312,7 @@ fn all_or_nothing_unless_a_family_is_optional() {
     assert_eq!(plan.missing[0].refusal.reason(), "POOL_NOT_FOUND");
 }
 
-/// C8: oldest first, and only when nothing else is left and its time is over.
+/// Oldest first, and only when nothing else is left and its time is over.
 #[test]
 fn a_released_address_rests_and_the_one_that_rested_longest_is_given_first() {
     let mut ledger = ledger(&[pool("a", &["10.0.0.1-10.0.0.3"])]);

@@ -57,7 +57,7 @@ async fn a_store_that_the_cluster_does_not_know_is_refused_and_named() {
     ipam.stop().await;
 }
 
-/// E36: a backup from before the last allocations knows neither them nor the releases.
+/// A backup from before the last allocations knows neither them nor the releases.
 #[tokio::test]
 async fn a_store_restored_from_an_old_backup_gives_no_live_address_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -149,7 +149,7 @@ async fn what_cannot_be_taken_over_is_told() {
     ipam.stop().await;
 }
 
-/// E35: the file is lost, the cluster is not.
+/// The file is lost, the cluster is not.
 #[tokio::test]
 async fn an_empty_store_learns_from_the_cluster() {
     let mut ipam = Ipam::over(Box::new(MemoryStore::new()), &[pool("a", &["10.0.0.0/16"])]).await;

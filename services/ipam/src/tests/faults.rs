@@ -77,7 +77,7 @@ async fn fragile(pools: &[PoolConfig]) -> (Ipam, Handles) {
     (ipam, Handles { error, gate })
 }
 
-/// E40: refused, nothing changed, and it goes on by itself once there is room.
+/// Refused, nothing changed, and it goes on by itself once there is room.
 #[tokio::test]
 async fn a_store_that_cannot_write_refuses_and_recovers_without_a_restart() {
     let (mut ipam, handles) = fragile(&[pool("a", &["192.0.2.0/24"])]).await;
@@ -173,7 +173,7 @@ async fn what_is_not_durable_yet_is_told_to_nobody() {
     ipam.stop().await;
 }
 
-/// E39: what was acknowledged is there after a restart, cooldowns included, and the pool is not mixed up.
+/// What was acknowledged is there after a restart, cooldowns included, and the pool is not mixed up.
 #[tokio::test]
 async fn a_restart_forgets_nothing() {
     let folder = tempfile::tempdir().unwrap();

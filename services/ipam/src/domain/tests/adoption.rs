@@ -47,7 +47,7 @@ fn holder(ledger: &Ledger, address: &str) -> Option<String> {
     Some(held.owner.name.to_string())
 }
 
-/// E35: an empty store takes over what the cluster holds.
+/// An empty store takes over what the cluster holds.
 #[test]
 fn an_empty_store_takes_over_what_is_live_and_leaves_alone_what_no_pool_covers() {
     let mut ledger = ledger(&[pool("a", &["10.0.0.0/24"])]);
