@@ -88,6 +88,8 @@ summary() {
         total=$((total + seconds[index]))
     done
     printf '  %-28s%-8s %5d s\n' "all of it" "$( ((failures)) && echo FAILED || echo ok)" "$total"
+    # Every test of every step, in one line that programs read.
+    printf '%s\n' "${notes[@]}" | awk '/passed, / { passed += $1; failed += $3 } END { printf "%d passed, %d failed\n", passed, failed }'
 }
 
 # The pattern of the tests that run whole processes against a real Kubernetes API.
