@@ -89,7 +89,7 @@ impl Default for Config {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Announcer {
-    /// kube-vip: the address goes into `spec.loadBalancerIP`.
+    /// kube-vip: the addresses go into its annotation, a single one into `spec.loadBalancerIP`, too, and all into the status.
     KubeVip,
     /// Nobody; the address goes into the status.
     #[default]
