@@ -46,8 +46,8 @@ impl<'de> Deserialize<'de> for Pairs {
     }
 }
 
-/// Annotations that we read: ours, those that announcers keep addresses and peers in, and kubelet's `--node-ip`. The
-/// prefix of the peers is configurable, so they are known by what follows it.
+/// Annotations that we read: ours, those that announcers keep addresses and peers in, those that say where an elastic IP
+/// goes, and kubelet's `--node-ip`. The prefix of peers and places is configurable, so they are known by what follows it.
 fn is_read(key: &str) -> bool {
     let (prefix, name) = key.split_once('/').unwrap_or(("", key));
     matches!(
@@ -58,7 +58,7 @@ fn is_read(key: &str) -> bool {
             | "metallb.universe.tf"
             | "metal.equinix.com"
     ) || name.starts_with("bgp-peers-")
-        || name == "network-4-private"
+        || matches!(name, "network-4-private" | "eip-metro" | "eip-facility")
         || key == groundplane_core::names::PROVIDED_NODE_IP
 }
 

@@ -110,6 +110,21 @@ fn a_service_keeps_what_is_read() {
     assert_eq!(&*service.condition.unwrap().reason, "R");
 }
 
+/// `gateway.annotationPrefix` may be any; what stands behind it is read all the same.
+#[test]
+fn annotations_behind_a_configured_prefix_are_kept() {
+    let service: ServiceObject = serde_json::from_value(json!({
+        "metadata": {
+            "name": "s", "namespace": "a",
+            "annotations": { "example.org/eip-metro": "sv", "example.org/eip-facility": "sv15", "example.org/other": "x" },
+        },
+    }))
+    .unwrap();
+    assert_eq!(service.annotations.get("example.org/eip-metro"), Some("sv"));
+    assert_eq!(service.annotations.get("example.org/eip-facility"), Some("sv15"));
+    assert_eq!(service.annotations.get("example.org/other"), None);
+}
+
 /// A password in an annotation never reaches a log.
 #[test]
 fn values_of_annotations_are_not_printed() {
