@@ -77,7 +77,7 @@ struct BgpController {
 
 impl BgpController {
     fn new(gateway: Arc<Gateway>) -> Self {
-        // Validated at start; one that cannot be read selects nothing here.
+        // Validated at the start: one that cannot be read, and so would select every node, never comes here.
         let selector = Selector::parse(&gateway.config.bgp_node_selector).unwrap_or_default();
         Self {
             gateway,
