@@ -9,6 +9,8 @@ pub(crate) struct Wanted {
     pub(crate) family: Family,
     /// The very address; `None`: any.
     pub(crate) address: Option<Prefix>,
+    /// What the owner's status has now: of several that it holds, this one stays.
+    pub(crate) in_use: Option<Prefix>,
     /// Where it cannot be had, do without it.
     pub(crate) optional: bool,
 }

@@ -86,8 +86,9 @@ impl Choice {
     fn needs(&self) -> Needs {
         match self {
             Self::Use(reservation) if reservation.state == ReservationState::Ready => Needs::Cached,
-            Self::Brought(..) | Self::Refuse(Refusal::Unsupported(_)) => Needs::Cached,
-            Self::Use(_) | Self::Refuse(_) => Needs::Recent,
+            Self::Brought(_, Some(_)) | Self::Refuse(Refusal::Unsupported(_)) => Needs::Cached,
+            // An address that no reservation has may be one that was made for another owner since the last list.
+            Self::Brought(_, None) | Self::Use(_) | Self::Refuse(_) => Needs::Recent,
             Self::Create => Needs::Fresh,
         }
     }
@@ -105,7 +106,7 @@ pub(crate) fn settle(held: &Held, wanted: &[Wanted], supports: impl Fn(Family) -
             .iter()
             .filter(|reservation| could_be(reservation, wanted.family))
             .collect();
-        candidates.sort_by_key(|reservation| rank(reservation, wanted.address));
+        candidates.sort_by_key(|reservation| rank(reservation, wanted));
         let choice = choose(held, &candidates, wanted, &supports);
         if let Choice::Use(chosen) = &choice {
             // An assigned one carries traffic, whoever assigned it: left alone. One without an address may be another family's.
@@ -124,18 +125,21 @@ fn could_be(reservation: &Reservation, family: Family) -> bool {
     reservation.prefix.is_none_or(|prefix| prefix.family() == family)
 }
 
-/// The best first: it has an address, it is ready (then pending), it is the one asked for, it is on a machine, its id is lowest.
-fn rank(reservation: &Reservation, address: Option<Prefix>) -> impl Ord + use<> {
+/// The best first: it has an address, it is ready (then pending), it is the one asked for, it is live (where routes are announced by
+/// BGP, only the owner's status tells), it is on a machine, its id is lowest.
+fn rank(reservation: &Reservation, wanted: &Wanted) -> impl Ord + use<> {
     let state = match reservation.state {
         ReservationState::Ready => 0,
         ReservationState::Pending => 1,
         ReservationState::Denied => 2,
     };
-    let asked_for = address.is_some_and(|address| covers(reservation, address));
+    let is_at = |address: Option<Prefix>| address.is_some_and(|address| covers(reservation, address));
+    let (asked_for, live) = (is_at(wanted.address), is_at(wanted.in_use));
     let assigned = !reservation.assignments.is_empty();
     (
         state,
         Reverse(asked_for),
+        Reverse(live),
         Reverse(assigned),
         reservation.id.clone(),
     )

@@ -33,6 +33,13 @@ pub(crate) fn ask(request: proto::EnsureAddressRequest) -> Result<Ask, EipError>
         }
         asked.push(wanted);
     }
+    for (index, text) in request.in_use.iter().enumerate() {
+        let live = in_use(index, text)?;
+        let of_family = asked.iter_mut().find(|wanted| wanted.family == live.family());
+        if let Some(wanted) = of_family.filter(|wanted| wanted.in_use.is_none()) {
+            wanted.in_use = Some(live);
+        }
+    }
     if asked.is_empty() {
         return Err(EipError::invalid("requests", "must not be empty"));
     }
@@ -45,6 +52,12 @@ pub(crate) fn ask(request: proto::EnsureAddressRequest) -> Result<Ask, EipError>
         },
         fresh: request.fresh,
     })
+}
+
+/// What the owner's status has. It decides what is kept, so one that cannot be read is not passed over.
+fn in_use(index: usize, text: &str) -> Result<Prefix, EipError> {
+    text.parse()
+        .map_err(|error| EipError::invalid(format!("in_use[{index}]"), error))
 }
 
 fn wanted(index: usize, request: &core::AddressRequest) -> Result<Wanted, EipError> {
@@ -90,6 +103,7 @@ fn wanted(index: usize, request: &core::AddressRequest) -> Result<Wanted, EipErr
     Ok(Wanted {
         family,
         address,
+        in_use: None,
         optional: request.optional,
     })
 }

@@ -23,6 +23,7 @@ fn want(address: &str) -> Wanted {
     Wanted {
         family: Family::V4,
         address: (!address.is_empty()).then(|| address.parse().unwrap()),
+        in_use: None,
         optional: false,
     }
 }
@@ -85,6 +86,28 @@ fn of_duplicates_the_address_in_use_stays() {
     let plan = plan(&mine, want("203.0.113.2"));
     assert_eq!(plan.choices, [Choice::Use(mine[1].clone())]);
     assert_eq!(ids(&plan.surplus), ["r1"]);
+}
+
+/// A create that was given up on may come late, with a lower id than the one whose address the owner has announced by BGP since.
+#[test]
+fn of_duplicates_the_one_in_the_owners_status_stays_though_on_no_machine() {
+    let mine = [ready("r1", "203.0.113.1"), ready("r2", "203.0.113.2")];
+    let live = |address: &str| Wanted {
+        in_use: Some(address.parse().unwrap()),
+        ..want("")
+    };
+    let settled = plan(&mine, live("203.0.113.2"));
+    assert_eq!(settled.choices, [Choice::Use(mine[1].clone())]);
+    assert_eq!(ids(&settled.surplus), ["r1"]);
+    let vanished = plan(&mine, live("203.0.113.3"));
+    assert_eq!(vanished.choices, [Choice::Use(mine[0].clone())], "no demand");
+}
+
+#[test]
+fn an_address_that_no_reservation_has_is_looked_for_again_before_it_is_taken_for_brought() {
+    let unknown = plan(&[], want("198.51.100.7"));
+    assert!(matches!(unknown.choices[..], [Choice::Brought(_, None)]));
+    assert_eq!(unknown.needs(), Needs::Recent);
 }
 
 #[test]
@@ -182,6 +205,7 @@ fn a_family_that_the_cloud_has_not_is_refused() {
     let wanted = Wanted {
         family: Family::V6,
         address: None,
+        in_use: None,
         optional: true,
     };
     let refused = Choice::Refuse(Refusal::Unsupported(Family::V6));

@@ -4,7 +4,7 @@ use groundplane_core::{ClusterId, Family, OwnerKind};
 use groundplane_proto::core::v1 as core;
 use groundplane_proto::eip::v1::{EnsureAddressRequest, Placement};
 
-use super::plan::Wish;
+use super::plan::{Wish, addresses};
 use super::wish::Want;
 use crate::cluster::objects::{Key, ServiceObject};
 
@@ -67,5 +67,6 @@ pub(super) fn ensure(cluster: &ClusterId, service: &ServiceObject, wish: &Wish) 
         }),
         fresh: false,
         request_id: groundplane_runtime::telemetry::trace::current_trace_id().unwrap_or_default(),
+        in_use: addresses(service).map(|address| address.to_string()).collect(),
     }
 }
