@@ -16,8 +16,8 @@ use tracing::instrument;
 use crate::domain::{Found, Sought, SoughtError, find};
 use crate::error::InstancesError;
 
-/// How old a list may be that says "not there" to who did not ask for a fresh one. A machine that joined is found within this time,
-/// and nodes which nobody knows cost no more than a list in it.
+/// How old a list may be that says "not there", or that says whose a name is, to who did not ask for a fresh one. A machine that joined
+/// is found within this time, and nodes which nobody knows cost no more than a list in it.
 const ABSENT: Duration = Duration::from_secs(2);
 
 /// The scheme of machines that no cloud knows.
@@ -109,7 +109,13 @@ impl Listed {
         {
             return Err(InstancesError::Foreign(id.clone()));
         }
-        let mut snapshot = self.read(fresh, self.max_age).await?;
+        // A name or an address may have passed from a machine that is gone to one that joins, and what a node is given of the first is
+        // for good: its provider id never changes. An id is one machine's for ever.
+        let max_age = match &sought.provider_id {
+            Some(_) => self.max_age,
+            None => ABSENT.min(self.max_age),
+        };
+        let mut snapshot = self.read(fresh, max_age).await?;
         let mut found = find(&snapshot, sought);
         if !fresh && !matches!(found, Found::One(_)) {
             snapshot = self.read(false, ABSENT.min(self.max_age)).await?;

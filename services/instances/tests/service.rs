@@ -7,9 +7,10 @@
 )]
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use groundplane_cloud::{CloudConfig, DriverName, EquinixConfig, StaticConfig, StaticMachine, connect};
-use groundplane_core::ErrorKind;
+use groundplane_core::{ErrorKind, FixedClock};
 use groundplane_instances::{Config, start};
 use groundplane_proto::instances::v1 as proto;
 use groundplane_proto::instances::v1::instances_service_client::InstancesServiceClient;
@@ -31,7 +32,10 @@ struct Instances {
 
 impl Instances {
     async fn start(config: &CloudConfig) -> Self {
-        let context = Context::new();
+        Self::start_in(config, Context::new()).await
+    }
+
+    async fn start_in(config: &CloudConfig, context: Context) -> Self {
         let cloud = connect(config, &context).unwrap();
         let routes = start(Config::default(), cloud, &context).await.unwrap();
         let (listener, connector) = memory();
@@ -107,6 +111,10 @@ impl World {
     }
 
     async fn process(&self) -> Instances {
+        self.process_in(Context::new()).await
+    }
+
+    async fn process_in(&self, context: Context) -> Instances {
         let equinix = EquinixConfig {
             base_url: self.project.base_url().to_owned(),
             api_token_file: Some(SecretFile::new(self.dir.path().join("token"))),
@@ -116,12 +124,12 @@ impl World {
             request_timeout: std::time::Duration::from_secs(2),
             ..EquinixConfig::default()
         };
-        Instances::start(&CloudConfig {
+        let config = CloudConfig {
             driver: DriverName::Equinix,
             equinix,
             ..CloudConfig::default()
-        })
-        .await
+        };
+        Instances::start_in(&config, context).await
     }
 
     fn add(&self, name: &str) -> String {
@@ -274,6 +282,26 @@ async fn a_machine_that_is_gone_is_not_found_by_a_fresh_list() {
         said(&instances.fresh(&id).await.unwrap_err()),
         (ErrorKind::NotFound, "MACHINE_NOT_FOUND")
     );
+}
+
+/// A machine that was installed anew has another id under the same name: a node must not be given the id of the one before, which
+/// never changes, and by which the node would be deleted.
+#[tokio::test]
+async fn a_name_is_not_looked_up_in_an_old_list() {
+    let world = World::new().await;
+    let before = world.project.add_device(DeviceOptions::named("n1"));
+    let clock = Arc::new(FixedClock::new(jiff::Timestamp::UNIX_EPOCH));
+    let instances = world
+        .process_in(Context::with_clock(Arc::clone(&clock) as _))
+        .await;
+    assert_eq!(
+        instances.by_name("n1").await.unwrap().provider_id,
+        format!("equinixmetal://{before}")
+    );
+    world.project.remove_device(before);
+    let after = world.add("n1");
+    clock.advance(jiff::SignedDuration::from_secs(60));
+    assert_eq!(instances.by_name("n1").await.unwrap().provider_id, after);
 }
 
 /// E19 (part): a machine that is switched off is off, and on again later.
