@@ -65,6 +65,12 @@ async fn lead(gateway: &Gateway) {
     };
     let mut failures = 0;
     loop {
+        if !gateway.cluster.services.index.is_followed() {
+            // By an old snapshot, an address would be taken from its holder for a Service that is long gone.
+            debug!("the API server does not say what the cluster holds; ipam is told once it does");
+            sleep(PAUSES.pause(2)).await;
+            continue;
+        }
         match adopt(gateway, &mut trusted).await {
             Ok(()) => {
                 failures = 0;

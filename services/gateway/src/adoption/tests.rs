@@ -105,6 +105,23 @@ async fn the_snapshot_is_what_services_of_ours_have_in_their_status() {
     );
 }
 
+/// A cache that misses changes may show Services that are gone, with addresses that others hold by now.
+#[tokio::test(start_paused = true)]
+async fn ipam_is_not_told_from_a_cache_that_misses_changes() {
+    let world = World::new(Config::default());
+    world.ipam.store("store-1", 7);
+    let everything: Arc<str> = "".into();
+    world.gateway.cluster.services.index.broke(&everything);
+    start(&world.gateway, &world.context);
+    assert_eq!(
+        world.gateway.adoption.settled(Duration::from_secs(60)).await,
+        Standing::Waiting
+    );
+    assert!(world.ipam.adopted().is_empty());
+    world.gateway.cluster.services.index.works(&everything);
+    adopted(&world).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn ipam_is_told_again_when_it_says_so_when_its_stream_ends_and_when_its_revision_goes_back() {
     let world = start_world(Config::default());

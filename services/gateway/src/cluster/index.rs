@@ -121,8 +121,13 @@ impl<T: Slim> Index<T> {
             .unwrap_or_default()
     }
 
+    /// Does every watch work, so that we know of what happens?
+    pub(crate) fn is_followed(&self) -> bool {
+        self.state.read().broken.is_empty()
+    }
+
     /// The watch of `scope` failed; since then we may miss changes.
-    pub(super) fn broke(&self, scope: &Arc<str>) {
+    pub(crate) fn broke(&self, scope: &Arc<str>) {
         self.state
             .write()
             .broken
@@ -131,7 +136,7 @@ impl<T: Slim> Index<T> {
     }
 
     /// The watch of `scope` works.
-    pub(super) fn works(&self, scope: &Arc<str>) {
+    pub(crate) fn works(&self, scope: &Arc<str>) {
         if self.state.read().broken.contains_key(scope) {
             self.state.write().broken.remove(scope);
         }
