@@ -97,6 +97,21 @@ impl Leader {
         }
     }
 
+    /// The number of our term: what another replica may have changed since an earlier one, we do not know.
+    pub(crate) fn term(&self) -> i64 {
+        match &self.source {
+            Source::Lease(leadership) => leadership.transitions(),
+            #[cfg(test)]
+            Source::Given(until) => {
+                use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+                // Each time that is given is a term of its own.
+                let mut hasher = DefaultHasher::new();
+                until.borrow().hash(&mut hasher);
+                i64::from_ne_bytes(hasher.finish().to_ne_bytes())
+            }
+        }
+    }
+
     /// The lease's annotations as the holder before us left them.
     pub(crate) fn inherited(&self) -> BTreeMap<String, String> {
         match &self.source {

@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use groundplane_core::ErrorKind;
 use groundplane_runtime::grpc::RpcError;
 
+use super::plan::has_finalizer;
 use crate::cluster::objects::{ServiceCondition, ServiceObject};
 
 /// The Service has what it asked for.
@@ -22,6 +23,8 @@ pub(crate) const KEPT: &str = "Kept";
 pub(crate) const KEPT_ADOPTED: &str = "KeptAdopted";
 /// It has an address that is not ours to give, and is left alone.
 pub(crate) const FOREIGN: &str = "Foreign";
+/// The same for a Service that somebody else gave an address after we had put our finalizer on it, which is ours to remove.
+pub(crate) const FOREIGN_FINALIZED: &str = "ForeignFinalized";
 /// The cloud has not decided yet.
 pub(crate) const PENDING: &str = "Pending";
 
@@ -58,6 +61,23 @@ pub(crate) fn is_ours(service: &ServiceObject) -> bool {
 pub(crate) fn is_adopted(service: &ServiceObject) -> bool {
     let reason = service.condition.as_ref().map(|condition| &*condition.reason);
     reason.is_some_and(|reason| [ADOPTED, KEPT_ADOPTED].contains(&reason))
+}
+
+/// Was it told that its ingress is somebody else's, and is left alone?
+pub(crate) fn is_foreign(service: &ServiceObject) -> bool {
+    let reason = service.condition.as_ref().map(|condition| &*condition.reason);
+    reason.is_some_and(|reason| [FOREIGN, FOREIGN_FINALIZED].contains(&reason))
+}
+
+/// How a Service is told that it is left alone. A finalizer that it carries is ours if we had told it something else before: nobody
+/// but us would remove it.
+fn foreign(service: &ServiceObject) -> &'static str {
+    let told = service.condition.as_ref();
+    if has_finalizer(service) && told.is_some_and(|told| &*told.reason != FOREIGN) {
+        FOREIGN_FINALIZED
+    } else {
+        FOREIGN
+    }
 }
 
 /// Why a Service does not get what it asks for.
@@ -114,7 +134,7 @@ impl Refusal {
             )
         } else {
             (
-                FOREIGN.to_owned(),
+                foreign(service).to_owned(),
                 format!(
                     "Has {addresses}, which groundplane did not give, and is left alone ({reason}): {message}"
                 ),

@@ -7,7 +7,7 @@ use groundplane_core::ErrorKind;
 use groundplane_proto::eip::v1::{EnsureAddressResponse, ReleaseAddressRequest};
 use groundplane_runtime::grpc::RpcError;
 use kube::Api;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{info, warn};
 
 use super::condition::{self, Refusal};
@@ -71,15 +71,19 @@ impl ServiceController {
     async fn addressed(&self, service: &ServiceObject, wish: &Wish) -> Result<Desired, Stop> {
         let known = self.gateway.held.get(&service.key);
         let fresh_for = self.gateway.config.cloud_resync.0 * 2;
+        // As it was before the call: an answer that comes in another term counts for this one.
+        let term = self.gateway.cluster.leader.term();
         let held = known
             .as_ref()
-            .and_then(|known| known.holds(&service.uid, wish.fingerprint, fresh_for));
+            .and_then(|known| known.holds(&service.uid, wish.fingerprint, term, fresh_for));
         // What somebody else gave it has to be taken over first, whatever it held before.
         let held = held.filter(|_| !wish.foreign);
         if let Some(desired) = held {
             return Ok(desired.clone());
         }
-        if let Some(before) = known.filter(|known| known.uid != service.uid && known.verified.is_some()) {
+        // A cloud's tags tell owners by their names alone: there, what it held is this one's now.
+        let before = known.filter(|known| known.uid != service.uid && known.verified.is_some());
+        if let Some(before) = before.filter(|_| self.scope.pin) {
             // The Service of this name that we knew is gone, and its finalizer did not hold it.
             self.give_back(&service.key, &before.uid).await?;
             self.gateway.held.forget(&service.key);
@@ -88,6 +92,7 @@ impl ServiceController {
         let desired = desired(service, wish, &answer).map_err(Stop::Refused)?;
         let mut known = Known::new(&service.uid);
         known.fingerprint = wish.fingerprint;
+        known.term = term;
         known.verified = Some((desired.clone(), Instant::now()));
         self.gateway.held.put(&service.key, known);
         Ok(desired)
@@ -99,7 +104,8 @@ impl ServiceController {
         let cluster = self.gateway.cluster.identity.known().await;
         for left in (0..TRIES).rev() {
             let request = requests::ensure(&cluster, service, wish);
-            let error = match self.gateway.services.eip.ensure_address(request).await {
+            let answer = self.while_leading(self.gateway.services.eip.ensure_address(request));
+            let error = match answer.await? {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
@@ -192,7 +198,9 @@ impl ServiceController {
             network: String::new(),
             request_id: groundplane_runtime::telemetry::trace::current_trace_id().unwrap_or_default(),
         };
-        let answer = self.gateway.services.eip.release_address(request).await;
+        let answer = self
+            .while_leading(self.gateway.services.eip.release_address(request))
+            .await?;
         let released = answer.map_err(|error| {
             if error.reason == "ADOPTING" {
                 self.gateway.adoption.want();
@@ -210,6 +218,13 @@ impl ServiceController {
             info!(addresses = prefixes.join(", "), "given back");
         }
         Ok(())
+    }
+
+    /// Makes a call that changes who holds what, if we lead, and gives it no more time than that is sure for: a cloud's tags do not
+    /// tell this Service from the next of its name, which another leader may be serving.
+    async fn while_leading<T>(&self, call: impl Future<Output = T>) -> Result<T, Stop> {
+        let valid = self.gateway.cluster.leader.valid_until().ok_or(Stop::Stale)?;
+        timeout_at(valid, call).await.map_err(|_| Stop::Stale)
     }
 
     /// The announcer knows.

@@ -19,6 +19,8 @@ pub(crate) struct Known {
     pub(crate) uid: Box<str>,
     /// What it was that the user wanted then.
     pub(crate) fingerprint: u64,
+    /// In which term of ours as the leader that was. Another leader may have changed what the Service holds since.
+    pub(crate) term: i64,
     /// What it holds by the word of the address service, since when.
     pub(crate) verified: Option<(Desired, Instant)>,
     /// The answer counts no more, though it was ours.
@@ -33,17 +35,24 @@ impl Known {
         Self {
             uid: uid.into(),
             fingerprint: 0,
+            term: 0,
             verified: None,
             stale: false,
             outages: 0,
         }
     }
 
-    /// What the Service holds, if that was asked for the same wish and not too long ago.
-    pub(crate) fn holds(&self, uid: &str, fingerprint: u64, fresh_for: Duration) -> Option<&Desired> {
+    /// What the Service holds, if that was asked for the same wish, in this term, and not too long ago.
+    pub(crate) fn holds(
+        &self,
+        uid: &str,
+        fingerprint: u64,
+        term: i64,
+        fresh_for: Duration,
+    ) -> Option<&Desired> {
         let (desired, at) = self.verified.as_ref()?;
-        let valid =
-            *self.uid == *uid && self.fingerprint == fingerprint && !self.stale && at.elapsed() < fresh_for;
+        let same = *self.uid == *uid && self.fingerprint == fingerprint && self.term == term;
+        let valid = same && !self.stale && at.elapsed() < fresh_for;
         valid.then_some(desired)
     }
 }

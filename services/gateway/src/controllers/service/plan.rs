@@ -149,7 +149,7 @@ pub(crate) fn has_finalizer(service: &ServiceObject) -> bool {
 /// Is the finalizer of a Service that we do not serve, or not for long, ours to remove?
 ///
 /// It is the one that every cloud controller uses. So it proves nothing by itself where another controller may have set
-/// it: on a Service of a foreign class, one that we are told to leave to others, or one whose address we could not take over.
+/// it: on a Service of a foreign class, one that we are told to leave to others, or one that had an address which we could not take over.
 fn owns_finalizer(service: &ServiceObject, scope: &Scope) -> bool {
     let said = || {
         let ours = scope.has(service) || service.kind != ServiceType::LoadBalancer;

@@ -34,7 +34,8 @@ impl ServiceController {
             self.gateway.held.forget(&service.key);
         }
         pass(Point::ReleaseAfterRelease);
-        if held && !service.deleting && !service.ingress.is_empty() {
+        let emptied = held && !condition::is_foreign(&service);
+        if emptied && !service.deleting && !service.ingress.is_empty() {
             service = self
                 .patch(&service, Part::Status, "status", patch::empty_status(&service))
                 .await?;
@@ -66,7 +67,10 @@ impl ServiceController {
             return Outcome::Done;
         };
         let gone = async {
-            if self.live_uid(key).await?.as_deref() == Some(&*known.uid) {
+            let live = self.live_uid(key).await?;
+            // To a cloud, a Service of the same name is the same owner: the cache is about to show it.
+            let successor = live.is_some() && !self.scope.pin;
+            if successor || live.as_deref() == Some(&*known.uid) {
                 return Err(Stop::Stale);
             }
             self.give_back(key, &known.uid).await

@@ -7,6 +7,8 @@ use crate::adoption::Standing;
 use crate::config::{self, Config};
 use crate::testing::{World, fresh_node, rpc_error};
 
+mod others;
+
 const PATH: &str = "/api/v1/namespaces/default/services/web";
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 

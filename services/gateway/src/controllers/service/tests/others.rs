@@ -1,0 +1,115 @@
+//! What others do between two of our steps: another leader, another controller, another Service of the same name.
+
+use std::time::Duration;
+
+use pretty_assertions::assert_eq;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::*;
+
+impl Setup {
+    /// Another replica led, and now we do again.
+    fn next_term(&self) {
+        let until = Instant::now() + Duration::from_secs(43_200);
+        self.world.leads.send_replace(Some(until));
+    }
+}
+
+/// Without the lease nothing is taken and nothing is given back: another leader may be serving the next Service of that name, which a
+/// cloud's tags do not tell from this one.
+#[tokio::test]
+async fn addresses_are_left_alone_without_the_lease() {
+    let setup = Setup::new(cloud(), web(), &["192.0.2.7"]);
+    setup.reconcile().await;
+    setup.world.eip.ensured();
+    setup.change(|service| service["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"));
+    setup.world.leads.send_replace(None);
+    assert_eq!(setup.reconcile().await, Outcome::Conflict);
+    assert!(setup.world.eip.released().is_empty());
+    let waiting = with(|service| service["metadata"]["finalizers"] = json!([FINALIZER]));
+    let setup = Setup::new(cloud(), waiting, &["192.0.2.7"]);
+    setup.world.leads.send_replace(None);
+    assert_eq!(setup.reconcile().await, Outcome::Conflict);
+    assert!(setup.world.eip.ensured().is_empty());
+}
+
+/// What we remember of an earlier term is not written over what another leader gave meanwhile: it may be somebody else's by now.
+#[tokio::test]
+async fn what_another_leader_gave_is_not_undone_from_memory() {
+    let setup = Setup::empty(web());
+    setup.reconcile().await;
+    setup.world.eip.hold("default/web", "u1", "192.0.2.8");
+    setup.change(|service| {
+        service["status"]["loadBalancer"]["ingress"] = json!([{ "ip": "192.0.2.8", "ipMode": "VIP" }]);
+        service["status"]["conditions"][0]["message"] = json!("Holds 192.0.2.8.");
+    });
+    setup.next_term();
+    setup.patches();
+    assert_eq!(setup.reconcile().await, Outcome::Done);
+    assert_eq!(setup.ingress()[0]["ip"], "192.0.2.8");
+    assert!(setup.patches().is_empty());
+}
+
+/// A Service that another leader let go, and served again under its name with another UID, keeps its elastic IP: by the cloud's tags the
+/// two are one owner, and to give back what the first one held would delete what the second one holds.
+#[tokio::test]
+async fn a_cloud_address_is_not_deleted_for_a_predecessor_that_is_remembered() {
+    let setup = Setup::new(cloud(), web(), &["192.0.2.7"]);
+    setup.reconcile().await;
+    setup.world.eip.hold("default/web", "u2", "192.0.2.99");
+    setup.change(|service| {
+        service["metadata"]["uid"] = json!("u2");
+        service["status"]["loadBalancer"]["ingress"] = json!([{ "ip": "192.0.2.99", "ipMode": "VIP" }]);
+    });
+    setup.next_term();
+    assert_eq!(setup.reconcile().await, Outcome::Done);
+    assert!(setup.world.eip.released().is_empty());
+    assert_eq!(setup.ingress()[0]["ip"], "192.0.2.99");
+}
+
+/// The same where the cache does not show the successor yet.
+#[tokio::test]
+async fn a_cloud_address_is_not_deleted_while_the_name_lives() {
+    let setup = Setup::new(cloud(), web(), &["192.0.2.7"]);
+    setup.reconcile().await;
+    let service = setup.world.gateway.cluster.services.get(&setup.key).unwrap();
+    setup.world.gateway.cluster.services.index.delete(&service);
+    let mut successor = setup.live();
+    successor["metadata"]["uid"] = json!("u2");
+    setup.world.api.stream(200, successor.to_string());
+    assert_eq!(setup.reconcile().await, Outcome::Conflict);
+    assert!(setup.world.eip.released().is_empty());
+}
+
+/// A Service that waited for us, with our finalizer on it, and was given an address by somebody else: it is left alone, but it does
+/// not stay for ever when it is deleted.
+#[tokio::test]
+async fn our_finalizer_goes_though_the_address_is_anothers() {
+    for leave in [
+        json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }),
+        json!({ "spec": { "loadBalancerClass": "example.com/other" } }),
+    ] {
+        let setup = Setup::new(Config::default(), web(), &[]);
+        assert_eq!(setup.reconcile().await, Outcome::Parked(WAITS_FOR_ADDRESS));
+        setup.change(|service| {
+            service["status"]["loadBalancer"]["ingress"] = json!([{ "ip": "198.51.100.1" }]);
+        });
+        for _ in 0..2 {
+            assert_eq!(setup.reconcile().await, Outcome::Parked(WAITS_FOR_ADDRESS));
+            assert_eq!(
+                setup.condition(),
+                ("False".to_owned(), "ForeignFinalized".to_owned())
+            );
+        }
+        setup.change(|service| {
+            for (part, fields) in leave.as_object().unwrap() {
+                let part = service[part].as_object_mut().unwrap();
+                part.extend(fields.as_object().unwrap().clone());
+            }
+        });
+        assert_eq!(setup.reconcile().await, Outcome::Done);
+        assert_eq!(setup.live()["metadata"]["finalizers"], json!([]));
+        assert_eq!(setup.ingress()[0]["ip"], "198.51.100.1");
+    }
+}
