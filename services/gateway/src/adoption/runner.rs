@@ -1,6 +1,6 @@
 //! The one task that adopts, and follows the pools in between.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -40,29 +40,48 @@ struct Trusted {
     revision: u64,
 }
 
+impl Trusted {
+    /// What the lease says.
+    fn of(annotations: &BTreeMap<String, String>) -> Self {
+        let revision = annotations
+            .get(names::LEASE_STORE_REVISION)
+            .and_then(|text| text.parse().ok());
+        Self {
+            store: annotations
+                .get(names::LEASE_STORE_ID)
+                .cloned()
+                .unwrap_or_default(),
+            revision: revision.unwrap_or_default(),
+        }
+    }
+}
+
 /// Runs until it is dropped.
 pub(super) async fn run(gateway: &Gateway) {
+    let (mut trusted, mut inherited) = (Trusted::default(), BTreeMap::new());
     loop {
         gateway.cluster.services.index.synced().await;
         gateway.cluster.leader.acquired().await;
+        let left = gateway.cluster.leader.inherited();
+        // Where nobody led since our last term, nobody knows better than we do.
+        if left != inherited {
+            trusted = Trusted::of(&left);
+            inherited = left;
+        }
+        if !trusted.store.is_empty() {
+            // Each renewal says what we said last, which another leader may have known better.
+            record(gateway, &trusted);
+        }
         tokio::select! {
             () = gateway.cluster.leader.lost() => {}
-            () = lead(gateway) => {}
+            () = lead(gateway, &mut trusted) => {}
         }
         gateway.adoption.set(Standing::Waiting);
     }
 }
 
 /// One term. Ends with the lease only.
-async fn lead(gateway: &Gateway) {
-    let inherited = gateway.cluster.leader.inherited();
-    let revision = inherited
-        .get(names::LEASE_STORE_REVISION)
-        .and_then(|text| text.parse().ok());
-    let mut trusted = Trusted {
-        store: inherited.get(names::LEASE_STORE_ID).cloned().unwrap_or_default(),
-        revision: revision.unwrap_or_default(),
-    };
+async fn lead(gateway: &Gateway, trusted: &mut Trusted) {
     let mut failures = 0;
     loop {
         if !gateway.cluster.services.index.is_followed() {
@@ -71,12 +90,12 @@ async fn lead(gateway: &Gateway) {
             sleep(PAUSES.pause(2)).await;
             continue;
         }
-        match adopt(gateway, &mut trusted).await {
+        match adopt(gateway, trusted).await {
             Ok(()) => {
                 failures = 0;
-                follow(gateway, &mut trusted).await;
+                follow(gateway, trusted).await;
             }
-            Err(error) if error.reason == "UNKNOWN_STORE" => refused(gateway, &trusted, &error).await,
+            Err(error) if error.reason == "UNKNOWN_STORE" => refused(gateway, trusted, &error).await,
             Err(error) => {
                 let pause = PAUSES.pause(failures);
                 if failures == 0 {
@@ -140,14 +159,17 @@ async fn adopt(gateway: &Gateway, trusted: &mut Trusted) -> Result<(), RpcError>
     Ok(())
 }
 
+/// Says the store in the lease, for the next leader.
+fn record(gateway: &Gateway, Trusted { store, revision }: &Trusted) {
+    let leader = &gateway.cluster.leader;
+    leader.annotate(names::LEASE_STORE_ID, store);
+    leader.annotate(names::LEASE_STORE_REVISION, &revision.to_string());
+}
+
 /// Records the store: for this process, and in the lease for the next.
 fn remember(gateway: &Gateway, trusted: &Trusted) {
+    record(gateway, trusted);
     let Trusted { store, revision } = trusted.clone();
-    gateway.cluster.leader.annotate(names::LEASE_STORE_ID, &store);
-    gateway
-        .cluster
-        .leader
-        .annotate(names::LEASE_STORE_REVISION, &revision.to_string());
     gateway.adoption.set(Standing::Adopted { store, revision });
 }
 

@@ -122,6 +122,20 @@ async fn ipam_is_not_told_from_a_cache_that_misses_changes() {
     adopted(&world).await;
 }
 
+/// A lease that was lost and taken again, with nobody in between: the store that was trusted before is the one that is trusted still.
+#[tokio::test(start_paused = true)]
+async fn the_trusted_store_outlives_a_lost_lease() {
+    let world = start_world(Config::default());
+    assert_eq!(adopted(&world).await.store_id, "");
+    eventually(|| (world.gateway.adoption.standing() == standing("store-1", 7)).then_some(())).await;
+    world.leads.send_replace(None);
+    eventually(|| (world.gateway.adoption.standing() == Standing::Waiting).then_some(())).await;
+    let until = tokio::time::Instant::now() + Duration::from_secs(86_400);
+    world.leads.send_replace(Some(until));
+    let told = adopted(&world).await;
+    assert_eq!((told.store_id.as_str(), told.store_revision), ("store-1", 7));
+}
+
 #[tokio::test(start_paused = true)]
 async fn ipam_is_told_again_when_it_says_so_when_its_stream_ends_and_when_its_revision_goes_back() {
     let world = start_world(Config::default());
