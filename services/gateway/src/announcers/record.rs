@@ -1,7 +1,8 @@
 //! Which fields of a Service are our own word.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::net::IpAddr;
 
 use groundplane_core::names;
 
@@ -32,6 +33,15 @@ impl Record {
     /// Is it our word that stands in the field?
     pub(crate) fn wrote(&self, field: &Field, says: Option<&str>) -> bool {
         self.0.get(field).is_some_and(|value| says == Some(&**value))
+    }
+
+    /// Did we tell the announcer exactly these addresses?
+    pub(crate) fn announced(&self, addresses: impl Iterator<Item = IpAddr>) -> bool {
+        let addresses: BTreeSet<Option<IpAddr>> = addresses.map(Some).collect();
+        let said = |value: &str| -> BTreeSet<Option<IpAddr>> {
+            value.split(',').map(|address| address.parse().ok()).collect()
+        };
+        self.0.values().any(|value| said(value) == addresses)
     }
 
     /// Did we write anything?

@@ -1,7 +1,8 @@
 //! What a Service is told: the condition `groundplane.dev/AddressReady` and its texts.
 //!
 //! The reason tells more than why: it says whose address stands in the status. `Assigned`, `Adopted`, `Kept` and `KeptAdopted`
-//! mean that it is one that we hold for the Service; with every other reason (or no condition), ingress is somebody else's and is never changed.
+//! mean that it is one that we hold for the Service; with every other reason (or no condition), ingress is somebody else's and is never changed,
+//! unless it repeats what we told the announcer.
 //! So condition and ingress are always written in one patch.
 
 use std::fmt;

@@ -153,10 +153,12 @@ pub(crate) fn has_finalizer(service: &ServiceObject) -> bool {
 fn owns_finalizer(service: &ServiceObject, scope: &Scope) -> bool {
     let said = || {
         let ours = scope.has(service) || service.kind != ServiceType::LoadBalancer;
-        !Record::of(service).is_empty() || (ours && scope.has_class(&service.class))
+        ours && scope.has_class(&service.class)
     };
     let told = service.condition.as_ref();
-    has_finalizer(service) && told.map_or_else(said, |condition| &*condition.reason != condition::FOREIGN)
+    // What we told an announcer came after the finalizer.
+    let told = || told.map_or_else(said, |condition| &*condition.reason != condition::FOREIGN);
+    has_finalizer(service) && (!Record::of(service).is_empty() || told())
 }
 
 /// Is anything of ours on the Service, beside the finalizer? Our condition on an object that is going away is no reason to write.
@@ -181,7 +183,9 @@ fn hold(service: &ServiceObject, scope: &Scope) -> Result<Wish, Refusal> {
         pair.hash(&mut hasher);
     }
     let fingerprint = hasher.finish();
-    let foreign = !service.ingress.is_empty() && !condition::is_ours(service);
+    // An announcer that was told may have been faster than we are to say it in the status.
+    let given = condition::is_ours(service) || Record::of(service).announced(addresses(service));
+    let foreign = !service.ingress.is_empty() && !given;
     if foreign {
         wants = adopt(service, &wants)?;
     } else if scope.pin || condition::is_adopted(service) {

@@ -65,7 +65,8 @@ pub(super) fn ensure(cluster: &ClusterId, service: &ServiceObject, wish: &Wish) 
             metro: wish.metro.clone(),
             facility: wish.facility.clone(),
         }),
-        fresh: false,
+        // Of a Service that was told nothing yet, an old list could show what its predecessor held, and has given back since.
+        fresh: service.condition.is_none(),
         request_id: groundplane_runtime::telemetry::trace::current_trace_id().unwrap_or_default(),
         in_use: addresses(service).map(|address| address.to_string()).collect(),
     }

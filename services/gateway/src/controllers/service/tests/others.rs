@@ -113,3 +113,34 @@ async fn our_finalizer_goes_though_the_address_is_anothers() {
         assert_eq!(setup.ingress()[0]["ip"], "198.51.100.1");
     }
 }
+
+/// A Service that was created anew is not given what an old list shows of its predecessor, whose elastic IP another process deleted.
+#[tokio::test]
+async fn a_service_that_was_told_nothing_is_served_from_a_fresh_list() {
+    let setup = Setup::new(cloud(), web(), &["192.0.2.7"]);
+    for fresh in [true, false] {
+        setup.reconcile().await;
+        let asked = setup.world.eip.ensured();
+        assert_eq!(asked.iter().map(|asked| asked.fresh).collect::<Vec<_>>(), [fresh]);
+        setup.world.gateway.held.reconsider_one(&setup.key);
+    }
+}
+
+/// kube-vip says in the status what we told it, before we do: that is no address of somebody else, to be kept though the cloud has it
+/// no more.
+#[tokio::test]
+async fn what_the_announcer_repeats_is_not_adopted() {
+    let config = Config {
+        driver: "equinix".to_owned(),
+        ..kube_vip()
+    };
+    let setup = Setup::new(config, web(), &["192.0.2.7"]);
+    setup.world.api.fail(&format!("PATCH {PATH}/status"), 409, 1);
+    assert_eq!(setup.reconcile().await, Outcome::Conflict);
+    setup.change(|service| {
+        service["status"]["loadBalancer"]["ingress"] =
+            json!([{ "ip": "192.0.2.7", "ports": [{ "port": 80, "protocol": "TCP" }] }]);
+    });
+    assert_eq!(setup.reconcile().await, Outcome::Done);
+    assert_eq!(setup.condition(), ("True".to_owned(), "Assigned".to_owned()));
+}
