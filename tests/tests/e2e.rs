@@ -4,6 +4,8 @@
 
 #[path = "e2e/announced.rs"]
 mod announced;
+#[path = "e2e/chaos.rs"]
+mod chaos;
 #[path = "e2e/cloud_nodes.rs"]
 mod cloud_nodes;
 #[path = "e2e/cloud_services.rs"]
