@@ -11,12 +11,12 @@ use crate::controllers::service::{Scope, addresses, has_finalizer, is_ours, owne
 /// The addresses in the live status of every Service that is ours, ordered by Service.
 ///
 /// That includes those that somebody else gave to a Service of ours, before we came: they are not to be handed out meanwhile.
-/// A Service that is going away holds its address until we let it go.
+/// A Service that is going away, or that is not ours to serve any more, holds its address until we let it go.
 pub(super) fn holdings(services: &[Arc<ServiceObject>], scope: &Scope, cluster: &ClusterId) -> Vec<Holding> {
     let mut holdings: Vec<Holding> = services
         .iter()
         .filter(|service| {
-            scope.has(service) && (!service.deleting || has_finalizer(service) || is_ours(service))
+            is_ours(service) || (scope.has(service) && (!service.deleting || has_finalizer(service)))
         })
         .filter_map(|service| {
             let prefixes: Vec<String> = addresses(service)

@@ -105,6 +105,26 @@ async fn the_snapshot_is_what_services_of_ours_have_in_their_status() {
     );
 }
 
+/// A Service that is to be left to others still announces what we gave it, until that is taken back.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_is_ours_no_more_holds_what_it_was_not_relieved_of() {
+    let world = World::new(Config::default());
+    world.ipam.store("store-1", 7);
+    let mut left = service("left", "192.0.2.1", json!({}));
+    left["metadata"]["annotations"] = json!({ "groundplane.dev/managed": "false" });
+    left["status"]["conditions"] =
+        json!([{ "type": "groundplane.dev/AddressReady", "status": "True", "reason": "Assigned" }]);
+    world.service(left);
+    start(&world.gateway, &world.context);
+    let held: Vec<_> = adopted(&world)
+        .await
+        .holdings
+        .into_iter()
+        .flat_map(|held| held.prefixes)
+        .collect();
+    assert_eq!(held, ["192.0.2.1/32"]);
+}
+
 /// A cache that misses changes may show Services that are gone, with addresses that others hold by now.
 #[tokio::test(start_paused = true)]
 async fn ipam_is_not_told_from_a_cache_that_misses_changes() {
