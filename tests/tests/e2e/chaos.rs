@@ -57,15 +57,16 @@ async fn a_cloud_that_fails_at_random_leaks_and_doubles_nothing() -> Result<()> 
         };
         world.project()?.fault_plan(plan);
         come_and_go(&mut world).await?;
+        let journal = world.project()?.journal();
+        eventually(format!("seed {seed}: the cloud failed"), async || {
+            ensure!(
+                journal.since(0).iter().any(|entry| entry.fault.is_some()),
+                "not yet"
+            );
+            Ok(())
+        })
+        .await?;
         world.project()?.clear_faults();
-        let met = world
-            .project()?
-            .journal()
-            .since(0)
-            .iter()
-            .filter(|entry| entry.fault.is_some())
-            .count();
-        ensure!(met > 0, "seed {seed}: the cloud never failed");
 
         let left: Vec<String> = (0..16)
             .filter(|n| n % 4 != 1)
