@@ -13,8 +13,9 @@ program=$1
 profile=debug
 arguments=()
 if [[ "$program" == bench ]]; then
-    profile=release
-    arguments+=(--release)
+    # What goes into an image, and no other, is measured.
+    profile=dist
+    arguments+=(--profile dist)
 fi
 # One build for all of them: a build of one package alone would choose other features, and compile most of it again.
 echo "building groundplane, the sandbox cloud and the $program ($profile)"
