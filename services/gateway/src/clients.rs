@@ -2,6 +2,7 @@
 //!
 //! One try a call, each with a deadline; the queue tries again. Messages are the contract's own.
 
+pub(crate) mod messages;
 mod ports;
 
 use std::sync::Arc;

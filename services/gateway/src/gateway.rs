@@ -1,4 +1,7 @@
-//! What the controllers share.
+//! What the controllers, adoption and gRPC share. They all know it; it knows none of them.
+
+mod adoption;
+mod memory;
 
 use std::sync::Arc;
 
@@ -6,13 +9,17 @@ use groundplane_core::Clock;
 use groundplane_runtime::Context;
 use tokio_util::sync::CancellationToken;
 
-use crate::adoption::Adoption;
 use crate::clients::Services;
 use crate::cluster::Cluster;
 use crate::config::Config;
-use crate::controllers::service::Memory;
 use crate::metrics::ReconcileMetrics;
 use crate::queue::Queue;
+
+pub(crate) use adoption::{Adoption, Standing};
+pub(crate) use memory::{Known, Memory};
+
+/// Services wait for this reason if only another state of the pools helps them.
+pub(crate) const WAITS_FOR_ADDRESS: &str = "an address";
 
 /// The gateway: what it knows, whom it can ask, and what wants to be looked at.
 pub(crate) struct Gateway {

@@ -9,6 +9,12 @@
 //!                                 (gate: do we lead?)└── resync: what the cache says would act
 //! ```
 //!
+//! Who knows whom, and never the other way:
+//!
+//! ```text
+//! cluster::objects ◄── announcers ◄── domain ◄── clients ◄── gateway (state that is shared) ◄── controllers, adoption, grpc ◄── start
+//! ```
+//!
 //! Invariants:
 //! - Nothing durable: everything is read from Kubernetes and from the services.
 //! - Every write passes one gate, which asks right before whether this replica leads. Two replicas never both act.
@@ -23,6 +29,7 @@ mod clients;
 mod cluster;
 mod config;
 mod controllers;
+mod domain;
 mod failpoint;
 mod gateway;
 mod grpc;

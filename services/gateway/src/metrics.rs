@@ -1,61 +1,16 @@
-//! What the gateway counts.
+//! What the gateway counts of its own work. Writes are counted where they pass, in [`crate::cluster`].
 
 use std::fmt;
 use std::time::Duration;
 
-use groundplane_core::Kinded as _;
 use groundplane_runtime::Metrics;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeLabelValue, EncodeMetric as _};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::cluster::WriteError;
 use crate::queue::{Outcome, Queue};
-
-/// How an object was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
-pub(crate) enum Verb {
-    Create,
-    Patch,
-    Delete,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct WriteLabels {
-    resource: &'static str,
-    verb: Verb,
-    result: &'static str,
-}
-
-/// Writes to Kubernetes. Cheap to clone; all clones are the same.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct WriteMetrics {
-    writes: Family<WriteLabels, Counter>,
-}
-
-impl WriteMetrics {
-    /// Registers them.
-    pub(crate) fn register(metrics: &Metrics) -> Self {
-        let new = Self::default();
-        metrics.register(|registry| {
-            registry.register("gateway_writes", "Writes to Kubernetes", new.writes.clone());
-        });
-        new
-    }
-
-    pub(crate) fn count(&self, resource: &'static str, verb: Verb, error: Option<&WriteError>) {
-        let result = error.map_or("OK", |error| error.reason());
-        self.writes
-            .get_or_create(&WriteLabels {
-                resource,
-                verb,
-                result,
-            })
-            .inc();
-    }
-}
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReconcileLabels {

@@ -11,12 +11,12 @@ use tracing::info;
 use crate::clients::{Channels, Services};
 use crate::cluster::objects::{Key, NodeObject, ServiceObject, Slim};
 use crate::cluster::{
-    Change, Cluster, ClusterIdentity, ConnectError, Events, Index, Leader, Objects, OnChange, Scope, Writer,
-    connect, follow, identity,
+    Change, Cluster, ClusterIdentity, ConnectError, Events, Index, Leader, Objects, OnChange, Scope,
+    WriteMetrics, Writer, connect, follow, identity,
 };
 use crate::config::Config;
 use crate::gateway::{Gateway, Queues};
-use crate::metrics::{Readings, WriteMetrics};
+use crate::metrics::Readings;
 use crate::{adoption, controllers, grpc, readiness};
 
 /// The full name of what we serve.

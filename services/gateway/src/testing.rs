@@ -19,10 +19,11 @@ pub(crate) use services::{FakeBgp, FakeInstances, rpc_error};
 
 use crate::clients::Services;
 use crate::cluster::objects::{Key, NodeObject, ServiceObject};
-use crate::cluster::{Cluster, ClusterIdentity, Events, Index, Leader, Objects, Recorded, Writer};
+use crate::cluster::{
+    Cluster, ClusterIdentity, Events, Index, Leader, Objects, Recorded, WriteMetrics, Writer,
+};
 use crate::config::Config;
 use crate::gateway::{Gateway, Queues};
-use crate::metrics::WriteMetrics;
 
 /// A gateway in a world of its own.
 pub(crate) struct World {

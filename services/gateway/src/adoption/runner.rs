@@ -12,11 +12,11 @@ use groundplane_runtime::grpc::RpcError;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tracing::{debug, error, info, warn};
 
-use super::{Standing, snapshot};
+use super::snapshot;
 use crate::backoff::Backoff;
 use crate::cluster::objects::Key;
-use crate::controllers::service::{Scope, WAITS_FOR_ADDRESS};
-use crate::gateway::Gateway;
+use crate::domain::service::Scope;
+use crate::gateway::{Gateway, Standing, WAITS_FOR_ADDRESS};
 
 /// Pauses while ipam is away.
 const PAUSES: Backoff = Backoff {
@@ -112,7 +112,7 @@ async fn lead(gateway: &Gateway, trusted: &mut Trusted) {
 
 /// Tells ipam what the cluster holds.
 async fn adopt(gateway: &Gateway, trusted: &mut Trusted) -> Result<(), RpcError> {
-    let accepted = gateway.adoption.inner.accepted.lock().clone();
+    let accepted = gateway.adoption.accepted();
     if let Some(store) = &accepted {
         *trusted = Trusted {
             store: store.clone(),
@@ -136,11 +136,8 @@ async fn adopt(gateway: &Gateway, trusted: &mut Trusted) -> Result<(), RpcError>
         revision: answer.revision,
     };
     remember(gateway, trusted);
-    if accepted.is_some() {
-        let mut waiting = gateway.adoption.inner.accepted.lock();
-        if *waiting == accepted {
-            *waiting = None;
-        }
+    if let Some(store) = &accepted {
+        gateway.adoption.fulfilled(store);
     }
     info!(
         store = answer.store_id,
@@ -215,7 +212,7 @@ async fn refused(gateway: &Gateway, trusted: &Trusted, error: &RpcError) {
     gateway.adoption.set(standing);
     // A wish to adopt that is older than this refusal is no reason to ask again, but a person's word is.
     tokio::select! {
-        () = gateway.adoption.inner.wanted.notified() => {}
+        () = gateway.adoption.wanted() => {}
         () = sleep(REFUSED_PERIOD) => {}
     }
 }
@@ -235,7 +232,7 @@ async fn follow(gateway: &Gateway, trusted: &mut Trusted) {
     store.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let again = tokio::select! {
-            () = gateway.adoption.inner.wanted.notified() => Some("asked to"),
+            () = gateway.adoption.wanted() => Some("asked to"),
             _ = store.tick() => look_at_store(gateway, trusted).await,
             batch = batches.next() => match batch {
                 None => Some("the stream of pools ended"),

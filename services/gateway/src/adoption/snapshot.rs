@@ -5,8 +5,9 @@ use std::sync::Arc;
 use groundplane_core::{ClusterId, Prefix};
 use groundplane_proto::ipam::v1::Holding;
 
+use crate::clients::messages::owner;
 use crate::cluster::objects::ServiceObject;
-use crate::controllers::service::{Scope, addresses, has_finalizer, is_ours, owner};
+use crate::domain::service::{Scope, addresses, has_finalizer, is_ours};
 
 /// The addresses in the live status of every Service that is ours, ordered by Service.
 ///

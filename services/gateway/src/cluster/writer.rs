@@ -14,8 +14,8 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use super::leader::Leader;
+use super::metrics::{Verb, WriteMetrics};
 use super::objects::{Key, Seen, Slim};
-use crate::metrics::{Verb, WriteMetrics};
 
 /// Why a write did not happen, or may not have happened.
 #[derive(Debug, thiserror::Error)]
@@ -213,7 +213,8 @@ impl Writer {
             Ok(result) => result.map_err(WriteError::from),
             Err(_) => Err(WriteError::Timeout),
         };
-        self.metrics.count(what, verb, result.as_ref().err());
+        let counted = result.as_ref().map_or_else(Kinded::reason, |_| "OK");
+        self.metrics.count(what, verb, counted);
         result
     }
 }

@@ -11,8 +11,7 @@ mod plan;
 use std::sync::Arc;
 
 use groundplane_core::ErrorKind;
-use groundplane_core::names::PROVIDED_NODE_IP;
-use groundplane_proto::instances::v1::{Machine, ResolveRequest};
+use groundplane_proto::instances::v1::Machine;
 use groundplane_runtime::Context;
 use groundplane_runtime::grpc::RpcError;
 use kube::api::Patch;
@@ -20,7 +19,8 @@ use serde_json::Value;
 use tracing::{debug, info, warn};
 
 use super::{Controller, after_write};
-use crate::cluster::objects::{AddressType, Key, NodeObject};
+use crate::clients::messages;
+use crate::cluster::objects::{Key, NodeObject};
 use crate::cluster::{Change, Event, Part, WriteError};
 use crate::gateway::Gateway;
 use crate::queue::{Outcome, Queue};
@@ -56,31 +56,6 @@ pub(crate) fn changed(gateway: &Gateway, change: &Change<NodeObject>) {
 /// Does the node wait to be initialised?
 pub(crate) fn waits(node: &NodeObject) -> bool {
     plan::is_uninitialised(node)
-}
-
-/// What to ask of `instances` about a node.
-pub(crate) fn question(node: &NodeObject, fresh: bool) -> ResolveRequest {
-    let provided = node.annotations.get(PROVIDED_NODE_IP).unwrap_or_default();
-    let provided = provided
-        .split(',')
-        .map(str::trim)
-        .filter(|address| !address.is_empty());
-    let internal = node
-        .addresses
-        .iter()
-        .filter(|address| address.kind == AddressType::InternalIp);
-    let mut addresses: Vec<String> = provided.map(str::to_owned).collect();
-    for address in internal {
-        if !addresses.iter().any(|known| **known == *address.address) {
-            addresses.push(address.address.to_string());
-        }
-    }
-    ResolveRequest {
-        provider_id: node.provider_id.to_string(),
-        node: node.name().to_owned(),
-        addresses,
-        fresh,
-    }
 }
 
 /// Why a node is not as it should be.
@@ -156,7 +131,7 @@ impl NodeController {
             .gateway
             .services
             .instances
-            .resolve(question(node, false))
+            .resolve(messages::question(node, false))
             .await?;
         answer.machine.ok_or(NodeError::NoMachine)
     }

@@ -7,17 +7,13 @@
 //! ```
 //!
 //! Each step is skipped where its outcome is there already, and each can be repeated after a failure at any point. A
-//! settled Service costs a look into the cache, no call and no write. What this process remembers ([`memory`]) only spares calls.
+//! settled Service costs a look into the cache, no call and no write. What this process remembers ([`crate::gateway::Memory`]) only spares calls.
 
-mod condition;
 mod hold;
-mod memory;
 mod outcome;
 mod patch;
-mod plan;
+mod refusal;
 mod release;
-mod requests;
-mod wish;
 
 #[cfg(test)]
 mod tests;
@@ -35,17 +31,9 @@ use crate::backoff::Backoff;
 use crate::cluster::objects::{Key, ServiceObject, ServiceType};
 use crate::cluster::{Change, Event, Part, WriteError};
 use crate::controllers::{self, Controller, after_write};
-use crate::gateway::Gateway;
+use crate::domain::service::{Plan, Refusal, Scope, Want, addresses, condition, has_finalizer, plan};
+use crate::gateway::{Gateway, WAITS_FOR_ADDRESS};
 use crate::queue::{Outcome, Queue};
-
-use condition::Refusal;
-pub(crate) use condition::is_ours;
-pub(crate) use memory::Memory;
-pub(crate) use plan::{Plan, Scope, Wish, addresses, has_finalizer, plan};
-pub(crate) use requests::{owner, requests, selector};
-
-/// Services wait for this reason if only another state of the pools helps them.
-pub(crate) const WAITS_FOR_ADDRESS: &str = "an address";
 
 /// Pauses while a service or a cloud is away.
 const OUTAGES: Backoff = Backoff {
@@ -226,7 +214,7 @@ impl ServiceController {
                     .condition
                     .as_ref()
                     .is_some_and(|condition| &*condition.status == "True");
-                let served = |want: &wish::Want| {
+                let served = |want: &Want| {
                     let address = held
                         .iter()
                         .find(|address| groundplane_core::Family::of(**address) == want.family);

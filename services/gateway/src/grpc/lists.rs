@@ -10,8 +10,9 @@ use groundplane_proto::gateway::v1 as pb;
 use groundplane_proto::{bgp, eip, instances, ipam};
 
 use super::GatewayError;
+use crate::clients::messages::owner;
 use crate::cluster::objects::{Key, ServiceObject};
-use crate::controllers::service::{addresses as ingress, owner};
+use crate::domain::service::addresses as ingress;
 use crate::gateway::Gateway;
 
 /// Every pool, and how full it is.

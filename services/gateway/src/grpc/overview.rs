@@ -10,9 +10,8 @@ use groundplane_runtime::grpc::RpcError;
 use tokio::time::timeout;
 
 use super::cache_age;
-use crate::adoption::Standing;
-use crate::controllers::service::{Plan, Scope, is_ours, plan};
-use crate::gateway::Gateway;
+use crate::domain::service::{Plan, Scope, is_ours, plan};
+use crate::gateway::{Gateway, Standing};
 use crate::queue::Queue;
 
 /// A service that does not answer within this time is not ready.

@@ -23,7 +23,8 @@ use serde_json::Value;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{debug, info, warn};
 
-use super::{plan, question};
+use super::plan;
+use crate::clients::messages;
 use crate::cluster::objects::{NodeObject, Ready};
 use crate::cluster::{Event, Part, WriteError};
 use crate::gateway::Gateway;
@@ -175,7 +176,7 @@ impl Monitor {
         let instances = &self.gateway.services.instances;
         futures::stream::iter(nodes)
             .map(|node| async move {
-                let answer = instances.resolve(question(&node, true)).await;
+                let answer = instances.resolve(messages::question(&node, true)).await;
                 (node, finding(answer))
             })
             .buffer_unordered(QUESTIONS)

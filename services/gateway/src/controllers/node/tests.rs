@@ -1,6 +1,7 @@
 use std::time::Duration;
 
-use groundplane_proto::instances::v1::{AddressType as ProtoType, MachineAddress};
+use groundplane_core::names::PROVIDED_NODE_IP;
+use groundplane_proto::instances::v1::{AddressType as ProtoType, MachineAddress, ResolveRequest};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 

@@ -10,16 +10,15 @@ use kube::Api;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{info, warn};
 
-use super::condition::{self, Refusal};
-use super::memory::Known;
-use super::outcome::{Desired, desired, status_says};
-use super::plan::{Wish, has_finalizer};
-use super::{ServiceController, Stop, patch, requests};
-use crate::adoption::Standing;
+use super::outcome::desired;
+use super::{ServiceController, Stop, patch};
 use crate::announcers::{self, StatusWriter};
+use crate::clients::messages;
 use crate::cluster::objects::{Key, Seen, ServiceObject};
 use crate::cluster::{Event, Part};
+use crate::domain::service::{Desired, Refusal, Wish, condition, has_finalizer, status_says};
 use crate::failpoint::{Point, pass};
+use crate::gateway::{Known, Standing};
 use crate::queue::Outcome;
 
 /// A read of one object takes no longer.
@@ -103,7 +102,7 @@ impl ServiceController {
         self.adopted().await?;
         let cluster = self.gateway.cluster.identity.known().await;
         for left in (0..TRIES).rev() {
-            let request = requests::ensure(&cluster, service, wish);
+            let request = messages::ensure(&cluster, service, wish);
             let answer = self.while_leading(self.gateway.services.eip.ensure_address(request));
             let error = match answer.await? {
                 Ok(answer) => return Ok(answer),
@@ -193,7 +192,7 @@ impl ServiceController {
         self.adopted().await?;
         let cluster = self.gateway.cluster.identity.known().await;
         let request = ReleaseAddressRequest {
-            owner: Some(requests::owner(&cluster, key)),
+            owner: Some(messages::owner(&cluster, key)),
             owner_uid: uid.to_owned(),
             network: String::new(),
             request_id: groundplane_runtime::telemetry::trace::current_trace_id().unwrap_or_default(),

@@ -10,9 +10,9 @@ use jiff::Timestamp;
 use kube::api::Patch;
 use serde_json::{Map, Value, json};
 
-use super::condition::Condition;
 use crate::announcers::{Change, Changes};
 use crate::cluster::objects::ServiceObject;
+use crate::domain::service::Condition;
 
 /// Adds our finalizer.
 pub(crate) fn finalizer(service: &ServiceObject) -> Patch<Value> {

@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use tracing::{debug, info};
 
-use super::condition;
-use super::plan::has_finalizer;
 use super::{ServiceController, Stop, patch};
 use crate::announcers;
 use crate::cluster::objects::{Key, ServiceObject};
 use crate::cluster::{Event, Part};
+use crate::domain::service::{condition, has_finalizer};
 use crate::failpoint::{Point, pass};
 use crate::queue::Outcome;
 

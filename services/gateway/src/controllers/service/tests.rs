@@ -3,8 +3,8 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::adoption::Standing;
 use crate::config::{self, Config};
+use crate::gateway::Standing;
 use crate::testing::{World, fresh_node, rpc_error};
 
 mod others;
@@ -24,7 +24,7 @@ impl Setup {
         let world = World::new(config);
         world.node(fresh_node("n"));
         world.eip.free(free);
-        world.gateway.adoption.given(Standing::Adopted {
+        world.gateway.adoption.set(Standing::Adopted {
             store: "s".to_owned(),
             revision: 1,
         });
@@ -307,7 +307,7 @@ async fn an_unknown_service_is_nothing_to_do() {
 async fn no_nodes_is_worth_a_warning() {
     let world = World::new(Config::default());
     world.eip.free(&["192.0.2.7"]);
-    world.gateway.adoption.given(Standing::Adopted {
+    world.gateway.adoption.set(Standing::Adopted {
         store: "s".to_owned(),
         revision: 1,
     });
@@ -502,14 +502,14 @@ async fn a_predecessor_of_the_same_name_gives_way() {
 #[tokio::test(start_paused = true)]
 async fn an_unknown_store_is_named_on_services_that_wait() {
     let mut setup = Setup::empty(web());
-    setup.world.gateway.adoption.given(Standing::Waiting);
+    setup.world.gateway.adoption.set(Standing::Waiting);
     assert!(matches!(setup.reconcile().await, Outcome::After(_)));
     assert!(setup.events().is_empty());
     let refused = Standing::Refused {
         trusted: "old".to_owned(),
         offered: "new".to_owned(),
     };
-    setup.world.gateway.adoption.given(refused);
+    setup.world.gateway.adoption.set(refused);
     assert_eq!(setup.reconcile().await, Outcome::Parked(WAITS_FOR_ADDRESS));
     assert_eq!(setup.condition().1, "UnknownStore");
     assert!(

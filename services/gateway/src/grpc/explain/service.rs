@@ -5,11 +5,11 @@ use groundplane_proto::gateway::v1::{ExplainObjectResponse, Step};
 use groundplane_proto::ipam::v1::{ExplainRequest, Verdict};
 
 use super::{find, step, summary};
-use crate::adoption::Standing;
 use crate::announcers::{self, StatusWriter};
+use crate::clients::messages;
 use crate::cluster::objects::{Key, ServiceObject};
-use crate::controllers::service::{self as controller, Plan, Scope, Wish};
-use crate::gateway::Gateway;
+use crate::domain::service::{self as domain, Plan, Scope, Wish};
+use crate::gateway::{Gateway, Standing};
 use crate::grpc::{GatewayError, cache_age};
 use crate::queue::Waits;
 
@@ -17,14 +17,14 @@ use crate::queue::Waits;
 pub(super) async fn explain(gateway: &Gateway, key: &Key) -> Result<ExplainObjectResponse, GatewayError> {
     let service = find(&gateway.cluster.services.index, "Service", key)?;
     let scope = Scope::of(&gateway.config);
-    let addresses: Vec<String> = controller::addresses(&service)
+    let addresses: Vec<String> = domain::addresses(&service)
         .map(|address| address.to_string())
         .collect();
     let mut steps = vec![
         step("exists", true, format!("UID {}", service.uid)),
         managed(&service, &scope),
     ];
-    match controller::plan(&service, &scope) {
+    match domain::plan(&service, &scope) {
         Plan::Ignore => {}
         Plan::Release { .. } => steps.push(step("release", false, "its addresses are being given back")),
         Plan::Refuse(refusal) => steps.push(step("request", false, refusal.message)),
@@ -87,7 +87,7 @@ fn wanted(wish: &Wish) -> String {
 }
 
 fn finalizer(service: &ServiceObject) -> Step {
-    let there = controller::has_finalizer(service);
+    let there = domain::has_finalizer(service);
     let detail = if there {
         "is there".to_owned()
     } else {
@@ -102,7 +102,7 @@ async fn address(gateway: &Gateway, service: &ServiceObject, wish: &Wish) -> Ste
     if !gateway.config.has_pools() {
         return step(
             TITLE,
-            controller::is_ours(service),
+            domain::is_ours(service),
             "addresses come from the cloud; `ctl addresses` lists them",
         );
     }
@@ -116,10 +116,10 @@ async fn address(gateway: &Gateway, service: &ServiceObject, wish: &Wish) -> Ste
         return step(TITLE, false, "the cluster's id is not known yet");
     };
     let request = ExplainRequest {
-        owner: Some(controller::owner(&cluster, &service.key)),
+        owner: Some(messages::owner(&cluster, &service.key)),
         network: String::new(),
-        requests: controller::requests(wish),
-        selector: Some(controller::selector(service, wish)),
+        requests: messages::requests(wish),
+        selector: Some(messages::selector(service, wish)),
     };
     match gateway.services.ipam.explain(request).await {
         Ok(answer) => {
@@ -152,7 +152,7 @@ fn refused(verdict: &Verdict) -> String {
 
 fn announcer(gateway: &Gateway, service: &ServiceObject) -> Step {
     let announcer = announcers::configured(gateway.config.announcer);
-    let held: Vec<_> = controller::addresses(service).collect();
+    let held: Vec<_> = domain::addresses(service).collect();
     let (ok, detail) = match announcers::apply(&*announcer, service, &held) {
         Err(contradiction) => (false, contradiction.to_string()),
         Ok(changes) if !changes.is_empty() => (false, "has not been told yet".to_owned()),

@@ -1,3 +1,5 @@
+use std::net::IpAddr;
+
 use groundplane_core::ErrorKind;
 use groundplane_proto::core::v1 as core;
 use groundplane_proto::eip::v1::{Address, MissingAddress};
@@ -6,8 +8,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::config::Config;
-use crate::controllers::service::condition::Refusal;
-use crate::controllers::service::{Plan, Scope, plan};
+use crate::domain::service::{Plan, Scope, plan, status_says};
 use crate::testing::rpc_error;
 
 #[allow(clippy::needless_pass_by_value, reason = "called with json! in place")]

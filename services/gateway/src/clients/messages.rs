@@ -1,12 +1,12 @@
-//! A Service and its wish, as messages.
+//! Objects of the cluster and what they want, as messages of the contracts.
 
-use groundplane_core::{ClusterId, Family, OwnerKind};
+use groundplane_core::{ClusterId, Family, OwnerKind, names};
 use groundplane_proto::core::v1 as core;
 use groundplane_proto::eip::v1::{EnsureAddressRequest, Placement};
+use groundplane_proto::instances::v1::ResolveRequest;
 
-use super::plan::{Wish, addresses};
-use super::wish::Want;
-use crate::cluster::objects::{Key, ServiceObject};
+use crate::cluster::objects::{AddressType, Key, NodeObject, ServiceObject};
+use crate::domain::service::{Want, Wish, addresses};
 
 /// The Service as an owner of addresses.
 pub(crate) fn owner(cluster: &ClusterId, key: &Key) -> core::Owner {
@@ -54,7 +54,7 @@ pub(crate) fn selector(service: &ServiceObject, wish: &Wish) -> core::PoolSelect
 }
 
 /// The call that gives the Service its addresses.
-pub(super) fn ensure(cluster: &ClusterId, service: &ServiceObject, wish: &Wish) -> EnsureAddressRequest {
+pub(crate) fn ensure(cluster: &ClusterId, service: &ServiceObject, wish: &Wish) -> EnsureAddressRequest {
     EnsureAddressRequest {
         owner: Some(owner(cluster, &service.key)),
         owner_uid: service.uid.to_string(),
@@ -69,5 +69,30 @@ pub(super) fn ensure(cluster: &ClusterId, service: &ServiceObject, wish: &Wish) 
         fresh: service.condition.is_none(),
         request_id: groundplane_runtime::telemetry::trace::current_trace_id().unwrap_or_default(),
         in_use: addresses(service).map(|address| address.to_string()).collect(),
+    }
+}
+
+/// What to ask of `instances` about a node.
+pub(crate) fn question(node: &NodeObject, fresh: bool) -> ResolveRequest {
+    let provided = node.annotations.get(names::PROVIDED_NODE_IP).unwrap_or_default();
+    let provided = provided
+        .split(',')
+        .map(str::trim)
+        .filter(|address| !address.is_empty());
+    let internal = node
+        .addresses
+        .iter()
+        .filter(|address| address.kind == AddressType::InternalIp);
+    let mut addresses: Vec<String> = provided.map(str::to_owned).collect();
+    for address in internal {
+        if !addresses.iter().any(|known| **known == *address.address) {
+            addresses.push(address.address.to_string());
+        }
+    }
+    ResolveRequest {
+        provider_id: node.provider_id.to_string(),
+        node: node.name().to_owned(),
+        addresses,
+        fresh,
     }
 }

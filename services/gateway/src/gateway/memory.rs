@@ -1,4 +1,4 @@
-//! What the controller remembers of each Service between two looks at it. None of it is needed to act rightly: it spares calls
+//! What is remembered of each Service between two looks at it. None of it is needed to act rightly: it spares calls
 //! to services that would answer the same, and tells an outage from a blink.
 //!
 //! Owner: the reconcile of the Service writes its own entry. One lock, never held across an await. About 300 bytes a Service.
@@ -9,8 +9,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::outcome::Desired;
 use crate::cluster::objects::Key;
+use crate::domain::service::Desired;
 
 /// What is known of one Service.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,81 @@
+//! Which Services are ours.
+
+use std::collections::BTreeSet;
+
+use groundplane_core::names;
+
+use crate::cluster::objects::{ServiceObject, ServiceType};
+use crate::config::Config;
+
+/// Which Services are ours, and how they are read.
+#[derive(Clone, Debug)]
+pub(crate) struct Scope {
+    /// Services without a class are ours.
+    pub(crate) claim_classless: bool,
+    /// A class that is ours, beside [`names::LOAD_BALANCER_CLASS`]; empty: none.
+    pub(crate) class: String,
+    /// Only in these namespaces; empty: all.
+    pub(crate) namespaces: BTreeSet<String>,
+    /// A live address is asked for again by itself. True where addresses come from ipam's pools, whose store may be a new
+    /// one; false for a cloud, in which an address can vanish behind our back and must be replaced.
+    pub(crate) pin: bool,
+    /// Prefix of the annotations that say where in the cloud an address is wanted.
+    pub(crate) prefix: String,
+}
+
+impl Scope {
+    /// As the configuration says.
+    pub(crate) fn of(config: &Config) -> Self {
+        Self {
+            claim_classless: config.claim_classless,
+            class: config.load_balancer_class.clone(),
+            namespaces: config.namespaces.iter().cloned().collect(),
+            pin: config.has_pools(),
+            prefix: config.annotation_prefix.clone(),
+        }
+    }
+
+    /// Is this Service ours to serve?
+    pub(crate) fn has(&self, service: &ServiceObject) -> bool {
+        service.kind == ServiceType::LoadBalancer
+            && self.has_class(&service.class)
+            && service
+                .annotations
+                .get(names::SERVICE_MANAGED)
+                .is_none_or(|value| value.trim() != "false")
+            && (self.namespaces.is_empty() || self.namespaces.contains(&*service.key.namespace))
+    }
+
+    /// Why the Service is not ours; `None` if it is.
+    pub(crate) fn why_not(&self, service: &ServiceObject) -> Option<String> {
+        if self.has(service) {
+            return None;
+        }
+        Some(if service.kind != ServiceType::LoadBalancer {
+            "its type is not LoadBalancer".to_owned()
+        } else if !self.has_class(&service.class) {
+            match &*service.class {
+                "" => format!(
+                    "it has no class, and only Services of class {} are ours",
+                    self.class
+                ),
+                other => format!("its class {other} is another controller's"),
+            }
+        } else if !self.namespaces.is_empty() && !self.namespaces.contains(&*service.key.namespace) {
+            format!(
+                "namespace {} is not among those that groundplane serves",
+                service.key.namespace
+            )
+        } else {
+            format!("annotation {} says that it is not ours", names::SERVICE_MANAGED)
+        })
+    }
+
+    pub(super) fn has_class(&self, class: &str) -> bool {
+        match class {
+            "" => self.claim_classless,
+            names::LOAD_BALANCER_CLASS => true,
+            other => other == self.class,
+        }
+    }
+}
