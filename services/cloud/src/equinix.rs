@@ -15,7 +15,7 @@ mod wire;
 use std::fmt;
 use std::sync::Arc;
 
-use groundplane_core::ProviderId;
+use groundplane_core::{DriverName, ProviderId};
 use http::HeaderName;
 
 use crate::config::EquinixConfig;
@@ -24,7 +24,7 @@ use crate::{AddressBackend, Cloud, CloudError, CloudErrorKind, ConnectError};
 use groundplane_runtime::Context;
 
 /// Its name in configuration, metrics and messages.
-pub(crate) const NAME: &str = "equinix";
+pub(crate) const NAME: &str = DriverName::Equinix.as_str();
 /// Scheme of the provider ids that it gives out.
 const SCHEME: &str = "equinixmetal";
 /// Scheme of the provider ids that its predecessor gave out.
@@ -57,6 +57,7 @@ pub(crate) fn connect(
         name: NAME,
         machines: Some(machines),
         addresses: AddressBackend::Cloud(addresses),
+        endpoint: None,
         bgp: if config.bgp.enabled { Some(driver) } else { None },
     })
 }

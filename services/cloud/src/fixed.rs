@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use groundplane_core::{Family, ProviderId};
+use groundplane_core::{DriverName, Family, ProviderId};
 
 use crate::config::{BgpPeer, StaticBgp, StaticConfig, StaticMachine};
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Its name in configuration and messages.
-pub(crate) const NAME: &str = "static";
+pub(crate) const NAME: &str = DriverName::Static.as_str();
 const SCHEME: &str = "static";
 
 /// The driver as configured. The configuration has been validated.
@@ -37,6 +37,7 @@ pub(crate) fn connect(config: &StaticConfig) -> Cloud {
         name: NAME,
         machines: source,
         addresses: AddressBackend::Ipam,
+        endpoint: None,
         bgp,
     }
 }

@@ -9,6 +9,7 @@
 mod address;
 mod bgp;
 mod config;
+mod endpoint;
 mod equinix;
 mod error;
 mod fixed;
@@ -27,6 +28,7 @@ pub use config::{
     AddressType, BgpPeer, CloudConfig, ConnectError, DriverName, EquinixBgp, EquinixConfig, StaticAddress,
     StaticBgp, StaticConfig, StaticMachine, UnknownDriver, connect,
 };
+pub use endpoint::{Endpoint, EndpointAssignment, EndpointIps, EndpointSelector};
 pub use error::{CloudError, CloudErrorKind};
 pub use inventory::{Inventory, Keyed, Snapshot};
 pub use machine::{Machine, MachineAddress, MachineAddressKind, MachineSource, PowerState};
@@ -50,8 +52,27 @@ pub struct Cloud {
     pub machines: Option<Arc<dyn MachineSource>>,
     /// Elastic IPs.
     pub addresses: AddressBackend,
+    /// The API endpoint. `None`: the driver cannot move one, or none is configured.
+    pub endpoint: Option<ConfiguredEndpoint>,
     /// BGP. `None`: not configured.
     pub bgp: Option<Arc<dyn BgpFabric>>,
+}
+
+/// The API endpoint that is configured, and what moves it.
+#[derive(Clone)]
+pub struct ConfiguredEndpoint {
+    /// Which elastic IP it is.
+    pub selector: EndpointSelector,
+    /// What moves it.
+    pub ips: Arc<dyn EndpointIps>,
+}
+
+impl std::fmt::Debug for ConfiguredEndpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ConfiguredEndpoint")
+            .field("selector", &self.selector)
+            .finish_non_exhaustive()
+    }
 }
 
 impl std::fmt::Debug for AddressBackend {

@@ -5,6 +5,7 @@
 
 mod address;
 mod clock;
+mod driver;
 mod error;
 mod name;
 pub mod names;
@@ -12,6 +13,7 @@ mod owner;
 
 pub use address::{AddressRange, Family, ParseAddressError, Prefix};
 pub use clock::{Clock, FixedClock, SystemClock};
+pub use driver::{DriverName, UnknownDriver};
 pub use error::{ErrorKind, Kinded};
 pub use name::{ClusterId, Name, NetworkName, NodeName, ParseNameError, PoolName, ProviderId};
 pub use owner::{Owner, OwnerKind, PoolId, PoolSource, Revision};

@@ -32,3 +32,14 @@ pub const TAINT_UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitia
 pub const TAINT_SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 /// Annotation by which kubelet reports `--node-ip`.
 pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
+/// Prefix of the annotations that tell a node its BGP peers, and that say on a Service where in the cloud its address is wanted; unless
+/// another is configured. The Equinix controllers' own: whoever read theirs reads ours.
+pub const ANNOTATION_PREFIX: &str = "metal.equinix.com";
+/// Behind the prefix on a Service: the metro in which its elastic IP is wanted.
+pub const EIP_METRO: &str = "eip-metro";
+/// Behind the prefix on a Service: the facility in which its elastic IP is wanted.
+pub const EIP_FACILITY: &str = "eip-facility";
+/// Behind the prefix on a node, followed by the number of the peer and the name of a field: a BGP peer.
+pub const BGP_PEERS: &str = "bgp-peers-";
+/// Behind the prefix on a node: its private IPv4 network.
+pub const PRIVATE_NETWORK: &str = "network-4-private";

@@ -77,6 +77,7 @@ impl Config {
             driver: self.driver,
             fixed: self.fixed.clone(),
             equinix: self.equinix.clone(),
+            endpoint: None,
         }
     }
 
@@ -84,7 +85,7 @@ impl Config {
     pub(crate) fn gateway(&self, kubeconfig: Option<&Path>) -> groundplane_gateway::Config {
         let mut gateway = self.gateway.clone();
         gateway.cluster.clone_from(&self.cluster);
-        self.driver.as_str().clone_into(&mut gateway.driver);
+        gateway.driver = self.driver;
         if let Some(path) = kubeconfig {
             gateway.kubeconfig = Some(path.to_owned());
         }

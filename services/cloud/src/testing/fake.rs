@@ -106,6 +106,7 @@ impl FakeCloud {
             name: "fake",
             machines: Some(Arc::new(self.clone())),
             addresses: AddressBackend::Cloud(Arc::new(self.clone())),
+            endpoint: None,
             bgp: Some(Arc::new(self.clone())),
         }
     }
