@@ -111,7 +111,13 @@ impl<T: Slim> Follower<T> {
             };
             match next {
                 Some(Ok(event)) => self.take(event),
-                Some(Err(error)) => self.failed(&error).await,
+                Some(Err(error)) => {
+                    self.failed(&error).await;
+                    // The watcher itself would ask for the same version for ever.
+                    if is_forgotten(&error) {
+                        return;
+                    }
+                }
                 None => return,
             }
         }
@@ -197,6 +203,11 @@ impl<T: Slim> Follower<T> {
         warn!(kind = T::KIND, namespace = &*self.scope.namespace, %error, ?pause, "cannot follow");
         tokio::time::sleep(pause).await;
     }
+}
+
+/// Was the watch refused, rather than ended, because the API server has no history back to the version that it was to begin at?
+fn is_forgotten(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::WatchStartFailed(kube::Error::Api(status)) if status.code == 410)
 }
 
 #[cfg(test)]

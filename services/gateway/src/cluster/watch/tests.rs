@@ -152,6 +152,21 @@ async fn failures_are_outlived() {
     followed.stop().await;
 }
 
+/// A watch that is refused with 410, instead of being told so in its stream, is begun with a list, too.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_refused_as_too_old_is_begun_with_a_list() {
+    let api = FakeApi::default();
+    api.stream(200, list(5, &[node("a", 1, "")], ""));
+    api.stream(410, gone().to_string());
+    api.stream(200, list(9, &[node("b", 8, "")], ""));
+    let mut followed = Followed::start(&api, "");
+    assert_eq!(followed.next().await, ("a".into(), true));
+    let mut second = vec![followed.next().await, followed.next().await];
+    second.sort();
+    assert_eq!(second, [("a".into(), false), ("b".into(), true)]);
+    followed.stop().await;
+}
+
 /// A list that hangs is begun anew.
 #[tokio::test(start_paused = true)]
 async fn a_list_that_hangs_is_begun_anew() {
