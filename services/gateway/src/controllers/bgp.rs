@@ -65,7 +65,7 @@ pub(crate) fn changed(gateway: &Gateway, change: &Change<NodeObject>) {
 
 /// Is there a machine behind it that could speak BGP?
 fn speaks(node: &NodeObject) -> bool {
-    !node.deleting && !node.provider_id.is_empty() && !super::node::waits(node)
+    !node.deleting && !node.provider_id.is_empty() && !node.is_uninitialised()
 }
 
 struct BgpController {

@@ -47,15 +47,10 @@ pub(crate) fn start(gateway: &Arc<Gateway>, context: &Context) {
 
 /// A node has changed.
 pub(crate) fn changed(gateway: &Gateway, change: &Change<NodeObject>) {
-    let waits = |node: &Arc<NodeObject>| !node.deleting && plan::is_uninitialised(node);
+    let waits = |node: &Arc<NodeObject>| !node.deleting && node.is_uninitialised();
     if gateway.config.controllers.node && change.after.as_ref().is_some_and(waits) {
         gateway.queues.nodes.wake(change.key.clone());
     }
-}
-
-/// Does the node wait to be initialised?
-pub(crate) fn waits(node: &NodeObject) -> bool {
-    plan::is_uninitialised(node)
 }
 
 /// Why a node is not as it should be.
@@ -92,7 +87,7 @@ impl Controller for NodeController {
         let Some(node) = self.gateway.cluster.nodes.get(key).filter(|node| !node.deleting) else {
             return Outcome::Done;
         };
-        if plan::is_uninitialised(&node) {
+        if node.is_uninitialised() {
             match self.initialise(&node).await {
                 Ok(()) => Outcome::Done,
                 Err(error) => self.not_initialised(&node, &error),
@@ -113,7 +108,7 @@ impl Controller for NodeController {
             .cluster
             .nodes
             .index
-            .keys(|node| !node.deleting && plan::is_uninitialised(node))
+            .keys(|node| !node.deleting && node.is_uninitialised())
     }
 
     fn all(&self) -> Vec<Key> {
@@ -121,7 +116,7 @@ impl Controller for NodeController {
             .cluster
             .nodes
             .index
-            .keys(|node| !node.deleting && (plan::is_uninitialised(node) || !node.provider_id.is_empty()))
+            .keys(|node| !node.deleting && (node.is_uninitialised() || !node.provider_id.is_empty()))
     }
 }
 
@@ -153,7 +148,7 @@ impl NodeController {
         if let Some(patch) = plan::addresses(&node, &machine).map_err(PlanError::from)? {
             node = self.patch(&node.key, Part::Status, patch).await?;
         }
-        if !plan::is_uninitialised(&node) {
+        if !node.is_uninitialised() {
             return Ok(());
         }
         let patch = plan::initialisation(&node, &machine)?;

@@ -100,6 +100,18 @@ async fn a_node_is_explained_by_its_machine() {
     );
 }
 
+/// The explanation asks what the controller asks: with one address a family, as kubelet was given them.
+#[tokio::test]
+async fn a_node_is_explained_by_the_question_that_the_controller_asks() {
+    let world = World::new(Config::default());
+    let mut node = settled_node("n", "True");
+    node["metadata"]["annotations"] =
+        json!({ "alpha.kubernetes.io/provided-node-ip": "10.0.0.1,2001:db8::1" });
+    world.node(node);
+    explain(&world, "node", "n").await.unwrap();
+    assert_eq!(world.instances.asked()[0].addresses, ["10.0.0.1", "2001:db8::1"]);
+}
+
 #[tokio::test]
 async fn the_overview_counts_and_tells_who_is_away() {
     let world = World::new(Config::default());

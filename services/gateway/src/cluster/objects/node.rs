@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use groundplane_core::names;
 use k8s_openapi::ClusterResourceScope;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -33,6 +34,11 @@ impl NodeObject {
     /// The taint with this key.
     pub(crate) fn taint(&self, key: &str) -> Option<&Taint> {
         self.taints.iter().find(|taint| &*taint.key == key)
+    }
+
+    /// Does it wait for its cloud to initialise it?
+    pub(crate) fn is_uninitialised(&self) -> bool {
+        self.taint(names::TAINT_UNINITIALIZED).is_some()
     }
 }
 

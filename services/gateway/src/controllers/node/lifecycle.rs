@@ -81,10 +81,7 @@ fn finding(answer: Result<ResolveResponse, RpcError>) -> Finding {
 
 /// Is it to be asked for?
 fn is_in_question(node: &NodeObject) -> bool {
-    node.ready != Ready::Yes
-        && !node.deleting
-        && !node.provider_id.is_empty()
-        && !plan::is_uninitialised(node)
+    node.ready != Ready::Yes && !node.deleting && !node.provider_id.is_empty() && !node.is_uninitialised()
 }
 
 /// May so many of all nodes go at once?

@@ -24,11 +24,6 @@ pub(crate) enum PlanError {
     Addresses(#[from] AddressError),
 }
 
-/// Does the node wait to be initialised?
-pub(crate) fn is_uninitialised(node: &NodeObject) -> bool {
-    node.taint(TAINT_UNINITIALIZED).is_some()
-}
-
 /// The patch of the status that gives the node its addresses; `None`: it has them.
 pub(crate) fn addresses(node: &NodeObject, machine: &proto::Machine) -> Result<Option<Value>, AddressError> {
     let machine: Vec<NodeAddress> = machine.addresses.iter().map(address).collect();

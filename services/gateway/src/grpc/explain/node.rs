@@ -2,9 +2,10 @@
 
 use groundplane_core::names;
 use groundplane_proto::gateway::v1::{ExplainObjectResponse, Step};
-use groundplane_proto::instances::v1::{PowerState, ResolveRequest};
+use groundplane_proto::instances::v1::PowerState;
 
 use super::{find, step, summary};
+use crate::clients::messages;
 use crate::cluster::objects::{Key, NodeObject};
 use crate::gateway::Gateway;
 use crate::grpc::{GatewayError, cache_age};
@@ -35,18 +36,8 @@ pub(super) async fn explain(gateway: &Gateway, key: &Key) -> Result<ExplainObjec
 }
 
 async fn machine(gateway: &Gateway, node: &NodeObject) -> Step {
-    let request = ResolveRequest {
-        provider_id: node.provider_id.to_string(),
-        node: node.name().to_owned(),
-        addresses: node
-            .annotations
-            .get(names::PROVIDED_NODE_IP)
-            .map(str::to_owned)
-            .into_iter()
-            .collect(),
-        fresh: false,
-    };
-    match gateway.services.instances.resolve(request).await {
+    let question = messages::question(node, false);
+    match gateway.services.instances.resolve(question).await {
         Ok(answer) => {
             let machine = answer.machine.unwrap_or_default();
             let power = match machine.power() {
@@ -61,7 +52,7 @@ async fn machine(gateway: &Gateway, node: &NodeObject) -> Step {
 }
 
 fn initialized(node: &NodeObject) -> Step {
-    let ok = node.taint(names::TAINT_UNINITIALIZED).is_none();
+    let ok = !node.is_uninitialised();
     step(
         "initialized",
         ok,
