@@ -1,10 +1,12 @@
 //! The section `gateway` of the configuration.
 
+mod check;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
-use groundplane_core::{ClusterId, names};
-use groundplane_runtime::config::{HumanDuration, Problem};
+use groundplane_core::{ClusterId, DriverName, names};
+use groundplane_runtime::config::HumanDuration;
 use serde::Deserialize;
 
 /// What the gateway is told.
@@ -14,9 +16,9 @@ pub struct Config {
     /// The cluster's id, from the top of the file (`cluster`). None: the UID of `kube-system`.
     #[serde(skip)]
     pub cluster: Option<ClusterId>,
-    /// The driver, from the top of the file (`driver`). Empty: `static`.
+    /// The driver, from the top of the file (`driver`).
     #[serde(skip)]
-    pub driver: String,
+    pub driver: DriverName,
     /// Where the API server is. None: as KUBECONFIG says, else as the surroundings of the pod say.
     pub kubeconfig: Option<PathBuf>,
     /// Namespace of the lease. Empty: that of the kubeconfig's context, or of the pod.
@@ -35,7 +37,7 @@ pub struct Config {
     pub node_selector: String,
     /// Only nodes whose name starts so. Empty: all.
     pub node_prefix: String,
-    /// Only nodes with these labels speak BGP: `key=value`, `key`, `!key`, comma separated. Empty: all.
+    /// Only nodes with these labels (Kubernetes syntax) speak BGP. Empty: all.
     pub bgp_node_selector: String,
     /// How often drift in the cluster is looked for, in what we know.
     pub resync: HumanDuration,
@@ -61,11 +63,11 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             cluster: None,
-            driver: String::new(),
+            driver: DriverName::default(),
             kubeconfig: None,
             namespace: String::new(),
             announcer: Announcer::default(),
-            annotation_prefix: "metal.equinix.com".to_owned(),
+            annotation_prefix: names::ANNOTATION_PREFIX.to_owned(),
             claim_classless: true,
             load_balancer_class: names::LOAD_BALANCER_CLASS.to_owned(),
             namespaces: Vec::new(),
@@ -163,97 +165,7 @@ impl Default for Lease {
 impl Config {
     /// Do addresses come from ipam's pools? Else a cloud gives them.
     pub(crate) fn has_pools(&self) -> bool {
-        self.driver() == "static"
-    }
-
-    /// The driver's name.
-    pub(crate) fn driver(&self) -> &str {
-        if self.driver.is_empty() {
-            "static"
-        } else {
-            &self.driver
-        }
-    }
-
-    /// What is wrong with it, all at once.
-    pub fn validate(&self) -> Vec<Problem> {
-        let mut problems = Vec::new();
-        let mut refuse = |path: &str, wrong: &str, help: &str| problems.push(Problem::new(path, wrong, help));
-        if self.concurrency == 0 {
-            refuse(
-                "concurrency",
-                "must not be 0",
-                "write the number of objects to work on at a time, such as 64",
-            );
-        }
-        if self.annotation_prefix.is_empty() || self.annotation_prefix.contains('/') {
-            refuse(
-                "annotationPrefix",
-                "is no prefix",
-                "write a DNS name without a slash, such as `metal.equinix.com`",
-            );
-        }
-        if !self.load_balancer_class.contains('/') {
-            refuse(
-                "loadBalancerClass",
-                "is no class",
-                "write `prefix/name`, such as `groundplane.dev/eip`",
-            );
-        }
-        if let Err(error) = crate::selector::Selector::parse(&self.bgp_node_selector) {
-            refuse(
-                "bgpNodeSelector",
-                &error.to_string(),
-                "write `key=value`, `key!=value`, `key` or `!key`, comma separated",
-            );
-        }
-        if !(self.lifecycle.max_delete_fraction > 0.0 && self.lifecycle.max_delete_fraction <= 1.0) {
-            refuse(
-                "lifecycle.maxDeleteFraction",
-                "is no share",
-                "write a number above 0 and up to 1",
-            );
-        }
-        if self.namespaces.iter().any(String::is_empty) {
-            refuse(
-                "namespaces",
-                "has an empty name",
-                "remove it; an empty list stands for all namespaces",
-            );
-        }
-        if self.lease.name.is_empty() {
-            refuse(
-                "lease.name",
-                "must not be empty",
-                "leave it out for `groundplane-gateway`",
-            );
-        }
-        let (lease, retry) = (self.lease.duration.0, self.lease.retry.0);
-        if lease < Duration::from_secs(5) || lease.subsec_nanos() != 0 {
-            refuse(
-                "lease.duration",
-                "must be whole seconds, five or more",
-                "write `15s`",
-            );
-        }
-        if retry < Duration::from_millis(100) || retry > lease / 2 {
-            refuse(
-                "lease.retry",
-                "must be from 100ms to half of `lease.duration`",
-                "write `2s`",
-            );
-        }
-        for (path, period) in [
-            ("resync", self.resync),
-            ("cloudResync", self.cloud_resync),
-            ("nodeMonitorPeriod", self.node_monitor_period),
-            ("writeTimeout", self.write_timeout),
-        ] {
-            if period.0 < Duration::from_millis(100) {
-                refuse(path, "is too short", "write 100ms or more");
-            }
-        }
-        problems
+        self.driver == DriverName::Static
     }
 }
 

@@ -18,7 +18,7 @@ annotationPrefix: example.org
 claimClassless: false
 loadBalancerClass: example.org/lb
 namespaces: [a, b]
-nodeSelector: role=worker
+nodeSelector: role in (worker, storage),!gpu
 nodePrefix: test-
 bgpNodeSelector: role=edge,!gpu
 resync: 10s
@@ -44,7 +44,8 @@ fn every_problem_is_told_at_once() {
 annotationPrefix: a/b
 loadBalancerClass: plain
 namespaces: ['']
-bgpNodeSelector: 'a in (b)'
+nodeSelector: 'role worker'
+bgpNodeSelector: 'a in b'
 resync: 1ms
 concurrency: 0
 lifecycle: { maxDeleteFraction: 0 }
@@ -59,16 +60,45 @@ lease: { name: '', duration: 1500ms, retry: 1h }
     assert_eq!(
         paths,
         [
-            "concurrency",
             "annotationPrefix",
             "loadBalancerClass",
-            "bgpNodeSelector",
-            "lifecycle.maxDeleteFraction",
             "namespaces",
+            "nodeSelector",
+            "bgpNodeSelector",
+            "concurrency",
+            "resync",
+            "lifecycle.maxDeleteFraction",
             "lease.name",
             "lease.duration",
             "lease.retry",
-            "resync",
         ]
     );
+}
+
+/// A selector that the API server would refuse is refused at the start, and named.
+#[test]
+fn both_selectors_are_checked_alike() {
+    for text in ["role worker", "=x", "a in b", "a in ()", "-a", "a=-b"] {
+        for (path, config) in [
+            (
+                "nodeSelector",
+                Config {
+                    node_selector: text.to_owned(),
+                    ..Config::default()
+                },
+            ),
+            (
+                "bgpNodeSelector",
+                Config {
+                    bgp_node_selector: text.to_owned(),
+                    ..Config::default()
+                },
+            ),
+        ] {
+            let problems = config.validate();
+            let paths: Vec<&str> = problems.iter().map(|problem| problem.path.as_str()).collect();
+            assert_eq!(paths, [path], "{text}");
+            assert!(problems[0].message.contains(text), "{}", problems[0].message);
+        }
+    }
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use groundplane_core::names;
 use groundplane_proto::gateway::v1::OverviewResponse;
 use groundplane_proto::{bgp, eip, instances, ipam};
 use groundplane_runtime::grpc::RpcError;
@@ -31,10 +30,7 @@ pub(super) async fn overview(gateway: &Gateway) -> OverviewResponse {
         ready += usize::from(is_ours(service) && !service.ingress.is_empty());
     }
     let nodes = cluster.nodes.index.all();
-    let initialized = nodes
-        .iter()
-        .filter(|node| node.taint(names::TAINT_UNINITIALIZED).is_none())
-        .count();
+    let initialized = nodes.iter().filter(|node| !node.is_uninitialised()).count();
     let (store_id, store_revision) = match gateway.adoption.standing() {
         Standing::Adopted { store, revision } => (store, revision),
         Standing::Refused { trusted, .. } => (trusted, 0),
@@ -52,7 +48,7 @@ pub(super) async fn overview(gateway: &Gateway) -> OverviewResponse {
             .get()
             .map(|id| id.to_string())
             .unwrap_or_default(),
-        driver: gateway.config.driver().to_owned(),
+        driver: gateway.config.driver.to_string(),
         leader: cluster.leader.is_leader(),
         leader_identity: cluster.leader.identity().to_owned(),
         services: number(count),

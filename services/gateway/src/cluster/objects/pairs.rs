@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use groundplane_core::names;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
@@ -52,14 +53,13 @@ fn is_read(key: &str) -> bool {
     let (prefix, name) = key.split_once('/').unwrap_or(("", key));
     matches!(
         prefix,
-        groundplane_core::names::GROUP
-            | "kube-vip.io"
-            | "metallb.io"
-            | "metallb.universe.tf"
-            | "metal.equinix.com"
-    ) || name.starts_with("bgp-peers-")
-        || matches!(name, "network-4-private" | "eip-metro" | "eip-facility")
-        || key == groundplane_core::names::PROVIDED_NODE_IP
+        names::GROUP | "kube-vip.io" | "metallb.io" | "metallb.universe.tf" | names::ANNOTATION_PREFIX
+    ) || name.starts_with(names::BGP_PEERS)
+        || matches!(
+            name,
+            names::PRIVATE_NETWORK | names::EIP_METRO | names::EIP_FACILITY
+        )
+        || key == names::PROVIDED_NODE_IP
 }
 
 /// Reads annotations, and leaves out those that we do not read.

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use groundplane_core::names::{BGP_PEERS, PRIVATE_NETWORK};
 use groundplane_proto::bgp::v1::{EnsureMachineResponse, Peer};
 use serde_json::{Map, Value, json};
 
@@ -16,8 +17,6 @@ use crate::cluster::objects::{NodeObject, Pairs};
 
 /// Behind `bgp-peers-<n>-`: what is written of each peer. Other keys there are not ours.
 const FIELDS: [&str; 5] = ["node-asn", "peer-asn", "peer-ip", "src-ip", "bgp-pass"];
-
-const NETWORK: &str = "network-4-private";
 
 /// Annotations by their whole key.
 pub(super) type Annotations = BTreeMap<String, String>;
@@ -42,11 +41,14 @@ pub(super) fn wanted(prefix: &str, answer: &EnsureMachineResponse) -> Annotation
             password,
         ];
         for (field, value) in FIELDS.into_iter().zip(values) {
-            wanted.insert(format!("{prefix}/bgp-peers-{n}-{field}"), value);
+            wanted.insert(format!("{prefix}/{BGP_PEERS}{n}-{field}"), value);
         }
     }
     if !answer.private_network.is_empty() {
-        wanted.insert(format!("{prefix}/{NETWORK}"), answer.private_network.clone());
+        wanted.insert(
+            format!("{prefix}/{PRIVATE_NETWORK}"),
+            answer.private_network.clone(),
+        );
     }
     wanted
 }
@@ -78,7 +80,7 @@ pub(super) fn fingerprint<'a>(annotations: impl Iterator<Item = (&'a str, &'a st
 /// The annotations of a node that are ours, by key.
 pub(super) fn ours<'a>(annotations: &'a Pairs, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
     annotations.iter().filter(move |(key, _)| {
-        local(key, prefix).is_some_and(|name| name == NETWORK || numbered(name).is_some())
+        local(key, prefix).is_some_and(|name| name == PRIVATE_NETWORK || numbered(name).is_some())
     })
 }
 
@@ -96,7 +98,7 @@ pub(super) fn known_peers(annotations: &Pairs, prefix: &str) -> Vec<Peer> {
 /// The private network that a node's annotations tell of; empty: none.
 pub(super) fn known_network(annotations: &Pairs, prefix: &str) -> String {
     annotations
-        .get(&format!("{prefix}/{NETWORK}"))
+        .get(&format!("{prefix}/{PRIVATE_NETWORK}"))
         .unwrap_or_default()
         .to_owned()
 }
@@ -121,7 +123,7 @@ fn local<'a>(key: &'a str, prefix: &str) -> Option<&'a str> {
 
 /// Number and field of `bgp-peers-<n>-<field>`.
 fn numbered(name: &str) -> Option<(u32, &str)> {
-    let (n, field) = name.strip_prefix("bgp-peers-")?.split_once('-')?;
+    let (n, field) = name.strip_prefix(BGP_PEERS)?.split_once('-')?;
     let n = n.parse().ok()?;
     FIELDS.contains(&field).then_some((n, field))
 }

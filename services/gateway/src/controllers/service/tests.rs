@@ -1,4 +1,4 @@
-use groundplane_core::ErrorKind;
+use groundplane_core::{DriverName, ErrorKind};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
@@ -117,7 +117,7 @@ fn kube_vip() -> Config {
 
 fn cloud() -> Config {
     Config {
-        driver: "equinix".to_owned(),
+        driver: DriverName::Equinix,
         ..Config::default()
     }
 }

@@ -102,7 +102,7 @@ fn hold(service: &ServiceObject, scope: &Scope) -> Result<Wish, Refusal> {
         let value = service.annotations.get(&format!("{}/{name}", scope.prefix));
         value.unwrap_or_default().trim().to_owned()
     };
-    let (metro, facility) = (annotation("eip-metro"), annotation("eip-facility"));
+    let (metro, facility) = (annotation(names::EIP_METRO), annotation(names::EIP_FACILITY));
     let mut hasher = DefaultHasher::new();
     (&wants, &pool, &metro, &facility).hash(&mut hasher);
     for pair in service.labels.iter() {

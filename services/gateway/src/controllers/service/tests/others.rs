@@ -131,7 +131,7 @@ async fn a_service_that_was_told_nothing_is_served_from_a_fresh_list() {
 #[tokio::test]
 async fn what_the_announcer_repeats_is_not_adopted() {
     let config = Config {
-        driver: "equinix".to_owned(),
+        driver: DriverName::Equinix,
         ..kube_vip()
     };
     let setup = Setup::new(config, web(), &["192.0.2.7"]);

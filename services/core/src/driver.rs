@@ -1,0 +1,69 @@
+//! Which cloud a configuration chooses.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// Which cloud.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum DriverName {
+    /// Hardware that the user owns.
+    #[default]
+    Static,
+    /// Equinix Metal's API.
+    Equinix,
+}
+
+impl DriverName {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Static, Self::Equinix];
+
+    /// As it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Static => "static",
+            Self::Equinix => "equinix",
+        }
+    }
+}
+
+impl fmt::Display for DriverName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Not a driver that we have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no driver `{given}`; choose one of: {}", DriverName::ALL.map(DriverName::as_str).join(", "))]
+pub struct UnknownDriver {
+    /// What was asked for.
+    pub given: String,
+}
+
+impl FromStr for DriverName {
+    type Err = UnknownDriver;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let known = Self::ALL.into_iter().find(|name| name.as_str() == text);
+        known.ok_or_else(|| UnknownDriver {
+            given: text.to_owned(),
+        })
+    }
+}
+
+impl TryFrom<String> for DriverName {
+    type Error = UnknownDriver;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<DriverName> for String {
+    fn from(name: DriverName) -> Self {
+        name.as_str().to_owned()
+    }
+}
