@@ -8,6 +8,7 @@ pub mod audit;
 mod connection;
 mod corner;
 mod objects;
+pub mod proxy;
 mod server;
 
 use std::net::SocketAddr;

@@ -3,7 +3,7 @@
 //! Each world has its own lease, namespace, node prefix and cluster identity, so that many share one API server. It runs
 //! either as one process or as one process a service; the scenarios are the same.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
@@ -11,6 +11,7 @@ use groundplane_sandbox::{Project, ProjectOptions, Sandbox};
 use tokio::sync::OnceCell;
 
 use crate::groundplane::{Launch, Process};
+use crate::kube_api::proxy::{ApiProxy, Rule};
 use crate::kube_api::{Corner, KubeApi, User};
 use crate::scratch::Scratch;
 
@@ -35,6 +36,8 @@ pub struct WorldOptions {
     project: Option<ProjectOptions>,
     environment: Vec<(String, String)>,
     gateway_environment: Vec<(String, String)>,
+    api_faults: Option<Vec<Rule>>,
+    api_page: Option<u32>,
 }
 
 /// One IPv4 pool of 61 addresses and one of IPv6, enough for most scenarios.
@@ -58,6 +61,8 @@ impl WorldOptions {
             project: None,
             environment: Vec::new(),
             gateway_environment: Vec::new(),
+            api_faults: None,
+            api_page: None,
         }
     }
 
@@ -113,6 +118,18 @@ impl WorldOptions {
         self
     }
 
+    /// With a proxy between groundplane and the API server, [`World::api`], and these faults from the start.
+    pub fn api_faults(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
+        self.api_faults.get_or_insert_default().extend(rules);
+        self
+    }
+
+    /// With a proxy as by [`WorldOptions::api_faults`], and lists in pages of no more than that.
+    pub fn api_page(mut self, objects: u32) -> Self {
+        self.api_page = Some(objects);
+        self.api_faults([])
+    }
+
     /// Starts it in a corner of the API server that this test process shares, and waits until it is ready.
     ///
     /// # Errors
@@ -138,9 +155,22 @@ impl WorldOptions {
             Some(options) => Some(CloudCorner::new(options.clone(), &state).await?),
             None => None,
         };
-        let config = self.config(&corner, &state, cloud.as_ref());
+        let api = match &self.api_faults {
+            Some(rules) => {
+                let proxy = ApiProxy::start(corner.connection(), self.api_page).await?;
+                proxy.add(rules.clone());
+                Some(proxy)
+            }
+            None => None,
+        };
+        let kubeconfig = match &api {
+            Some(proxy) => proxy.kubeconfig(),
+            None => corner.kubeconfig(User::Gateway),
+        };
+        let config = self.config(&corner, &state, &kubeconfig, cloud.as_ref());
         let mut world = World {
             corner,
+            api,
             cloud,
             mode: self.mode,
             config,
@@ -152,7 +182,13 @@ impl WorldOptions {
         Ok(world)
     }
 
-    fn config(&self, corner: &Corner, state: &Scratch, cloud: Option<&CloudCorner>) -> String {
+    fn config(
+        &self,
+        corner: &Corner,
+        state: &Scratch,
+        kubeconfig: &Path,
+        cloud: Option<&CloudCorner>,
+    ) -> String {
         let name = corner.name();
         let driver = cloud.map_or_else(
             || "driver: static\n".to_owned(),
@@ -172,7 +208,7 @@ impl WorldOptions {
             pools = self.pools,
             cooldown = self.cooldown,
             store = state.join("ipam.redb").display(),
-            kubeconfig = corner.kubeconfig(User::Gateway).display(),
+            kubeconfig = kubeconfig.display(),
             gateway = self.gateway,
             more = self.more,
         )
@@ -215,6 +251,7 @@ pub struct World {
     cloud: Option<CloudCorner>,
     mode: Mode,
     config: String,
+    api: Option<ApiProxy>,
     processes: Vec<(&'static str, Process)>,
     sockets: tempfile::TempDir,
     state: Scratch,
@@ -227,6 +264,14 @@ impl World {
     /// When the driver is `static`.
     pub fn project(&self) -> Result<&Project> {
         Ok(&self.cloud.as_ref().context("this world has no cloud")?.project)
+    }
+
+    /// The proxy between groundplane and the API server.
+    ///
+    /// # Errors
+    /// When the options asked for none.
+    pub fn api(&self) -> Result<&ApiProxy> {
+        self.api.as_ref().context("this world has no proxy")
     }
 
     /// The configuration file that every process reads.

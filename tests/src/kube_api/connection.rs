@@ -96,7 +96,7 @@ impl Connection {
     }
 
     /// The server's own certificate authority and certificate, as PEM.
-    fn certificate(&self) -> Result<Vec<u8>> {
+    pub(super) fn certificate(&self) -> Result<Vec<u8>> {
         let path = self.folder.join("certificates/apiserver.crt");
         std::fs::read(&path).with_context(|| format!("read {}", path.display()))
     }
