@@ -11,16 +11,20 @@ mod listen;
 mod memory;
 mod methods;
 pub(crate) mod metrics;
+mod page;
 mod server;
 pub mod status;
+mod time;
 
 pub use call::{Policy, call};
 pub use channel::{CALL_DEADLINE, Channel, ChannelError, ParseTargetError, Target, channel};
 pub use connection::Peer;
 pub use listen::{BindError, BoundAddress, Listen, ParseListenError};
 pub use memory::{MemoryConnector, MemoryListener, memory};
+pub use page::Page;
 pub use server::{BoundServer, Limits, Server};
 pub use status::{Details, RpcError, forward, status};
+pub use time::timestamp;
 
 #[cfg(test)]
 mod tests;

@@ -53,13 +53,6 @@ impl Methods {
         Ok(())
     }
 
-    /// Marks a method, given by its path (`/package.Service/Method`), as a stream. Anything else is passed over.
-    pub(crate) fn stream(&mut self, path: &str) {
-        if let Some((service, method)) = path.strip_prefix('/').and_then(|path| path.split_once('/')) {
-            self.insert(&service.into(), method, Shape::Stream);
-        }
-    }
-
     fn insert(&mut self, service: &Arc<str>, method: &str, shape: Shape) {
         let path = format!("/{service}/{method}");
         self.by_path.insert(

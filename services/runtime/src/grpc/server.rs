@@ -166,14 +166,6 @@ impl Server {
         self
     }
 
-    /// Names methods (by path) that stream, where no descriptor set says so.
-    pub fn streaming(mut self, paths: &[&str]) -> Self {
-        for path in paths {
-            self.content.methods.stream(path);
-        }
-        self
-    }
-
     /// Takes the addresses, without answering there yet.
     pub async fn bind(self) -> Result<BoundServer, BindError> {
         let Self {
