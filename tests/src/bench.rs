@@ -7,6 +7,7 @@
 //!     restart     a settled cluster and cloud, and what a restart asks of them; memory at that size
 //!     domain      allocation alone, without I/O
 //!     subject     how groundplane is started for all of these
+//!     image       the environment that the image gives it
 //!     report      rows, JSON lines, the table
 //! ```
 //!
@@ -14,6 +15,7 @@
 //! of that measure, and the others run all the same. A target that is missed is a result, not an error.
 
 mod domain;
+mod image;
 mod kube_load;
 mod load;
 mod report;

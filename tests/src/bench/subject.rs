@@ -65,7 +65,11 @@ impl Subject {
     /// Starts a role with the configuration that `config` makes for its folder, and waits until it is ready.
     pub(super) async fn start(role: &str, config: impl FnOnce(&Path) -> Result<String>) -> Result<Self> {
         crate::tls::install();
-        let launch = Launch::new(role)?;
+        let launch = super::image::environment()?
+            .into_iter()
+            .fold(Launch::new(role)?, |launch, (name, value)| {
+                launch.env(&name, value)
+            });
         // Unix sockets need short paths.
         let sockets = tempfile::tempdir().context("a folder for a socket")?;
         let target = format!("unix:{}", sockets.path().join("grpc").display());
