@@ -13,6 +13,7 @@ mod index;
 mod leader;
 mod metrics;
 pub(crate) mod objects;
+mod reader;
 mod watch;
 mod writer;
 
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use kube::Client;
 use kube::api::Patch;
 use serde_json::Value;
+use tracing::debug;
 
 pub use client::ConnectError;
 pub(crate) use client::connect;
@@ -32,30 +34,45 @@ pub(crate) use index::{Change, Index};
 pub(crate) use leader::{Leader, identity};
 pub(crate) use metrics::WriteMetrics;
 use objects::{Key, NodeObject, ServiceObject, Slim};
+pub(crate) use reader::ReadError;
 pub(crate) use watch::{OnChange, Scope, follow};
 pub(crate) use writer::{Part, WriteError, Writer};
 
 /// The objects of one kind: read from the index, written through the gate.
-#[derive(Debug)]
 pub(crate) struct Objects<T> {
     /// What we know of them.
     pub(crate) index: Index<T>,
+    client: Client,
     writer: Writer,
+}
+
+impl<T: std::fmt::Debug> std::fmt::Debug for Objects<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Objects")
+            .field("index", &self.index)
+            .field("writer", &self.writer)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<T> Clone for Objects<T> {
     fn clone(&self) -> Self {
         Self {
             index: self.index.clone(),
+            client: self.client.clone(),
             writer: self.writer.clone(),
         }
     }
 }
 
 impl<T: Slim> Objects<T> {
-    /// What `index` knows, written by `writer`.
-    pub(crate) fn new(index: Index<T>, writer: Writer) -> Self {
-        Self { index, writer }
+    /// What `index` knows, read by `client` and written by `writer`.
+    pub(crate) fn new(index: Index<T>, client: Client, writer: Writer) -> Self {
+        Self {
+            index,
+            client,
+            writer,
+        }
     }
 
     /// The object, as far as we know.
@@ -70,12 +87,38 @@ impl<T: Slim> Objects<T> {
         part: Part,
         patch: &Patch<Value>,
     ) -> Result<Arc<T>, WriteError> {
-        Ok(self.index.fold(self.writer.patch(key, part, patch).await?))
+        match self.writer.patch(key, part, patch).await {
+            Ok(object) => Ok(self.index.fold(object)),
+            Err(error) => {
+                self.catch_up(key, &error).await;
+                Err(error)
+            }
+        }
     }
 
     /// Deletes exactly this object, if it is still as it was read.
     pub(crate) async fn delete(&self, object: &T) -> Result<(), WriteError> {
-        self.writer.delete(object).await
+        let deleted = self.writer.delete(object).await;
+        if let Err(error) = &deleted {
+            self.catch_up(object.key(), error).await;
+        }
+        deleted
+    }
+
+    /// The object as the API server has it right now, whatever a watch has told; `None`: there is none. Who looks into the index
+    /// afterwards sees no older one.
+    pub(crate) async fn read(&self, key: &Key) -> Result<Option<Arc<T>>, ReadError> {
+        let object = reader::read(&self.client, key).await?;
+        Ok(object.map(|object| self.index.fold(object)))
+    }
+
+    /// After a lost race, the next look must know what won. Where the watch is broken, it would not, and lose again for as long.
+    async fn catch_up(&self, key: &Key, error: &WriteError) {
+        if matches!(error, WriteError::Conflict(_))
+            && let Err(error) = self.read(key).await
+        {
+            debug!(kind = T::KIND, object = %key, %error, "what won the race could not be read");
+        }
     }
 }
 

@@ -68,8 +68,8 @@ pub async fn start(config: Config, services: Channels, context: &Context) -> Res
     let clock = Arc::clone(&context.clock);
     let events = Events::start(client.clone(), writer.clone(), clock, tasks, &context.metrics);
     let cluster = Cluster {
-        nodes: Objects::new(Index::new(1), writer.clone()),
-        services: Objects::new(Index::new(service_scopes(&config).len()), writer),
+        nodes: Objects::new(Index::new(1), client.clone(), writer.clone()),
+        services: Objects::new(Index::new(service_scopes(&config).len()), client.clone(), writer),
         identity: ClusterIdentity::new(config.cluster.clone()),
         client,
         leader,

@@ -51,8 +51,8 @@ impl World {
         let writer = Writer::new(client.clone(), leader.clone(), Duration::from_secs(10), metrics);
         let (events, recorded) = Events::recorded();
         let cluster = Cluster {
-            nodes: Objects::new(Index::new(0), writer.clone()),
-            services: Objects::new(Index::new(0), writer),
+            nodes: Objects::new(Index::new(0), client.clone(), writer.clone()),
+            services: Objects::new(Index::new(0), client.clone(), writer),
             identity: ClusterIdentity::new(Some("cluster-1".parse::<ClusterId>().unwrap())),
             client,
             leader,

@@ -102,6 +102,15 @@ pub(crate) trait Slim: DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'st
     fn says_the_same(&self, other: &Self) -> bool;
 }
 
+/// Path of the collection that the object is in.
+pub(crate) fn collection<T: Slim>(key: &Key) -> String {
+    if key.namespace.is_empty() {
+        format!("/api/v1/{}", T::PLURAL)
+    } else {
+        format!("/api/v1/namespaces/{}/{}", key.namespace, T::PLURAL)
+    }
+}
+
 /// An object as it comes from the API: what [`kube`] wants to see of it beside what we keep.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen<T> {

@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::leader::Leader;
 use super::metrics::{Verb, WriteMetrics};
-use super::objects::{Key, Seen, Slim};
+use super::objects::{Key, Seen, Slim, collection};
 
 /// Why a write did not happen, or may not have happened.
 #[derive(Debug, thiserror::Error)]
@@ -224,15 +224,6 @@ fn parameters(patch: &Patch<Value>) -> PatchParams {
         field_manager: Some(names::FIELD_MANAGER.to_owned()),
         force: matches!(patch, Patch::Apply(_)),
         ..PatchParams::default()
-    }
-}
-
-/// Path of the collection that the object is in.
-fn collection<T: Slim>(key: &Key) -> String {
-    if key.namespace.is_empty() {
-        format!("/api/v1/{}", T::PLURAL)
-    } else {
-        format!("/api/v1/namespaces/{}/{}", key.namespace, T::PLURAL)
     }
 }
 

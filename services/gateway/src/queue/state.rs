@@ -16,11 +16,14 @@ const ERRORS: Backoff = Backoff {
     longest: Duration::from_secs(300),
 };
 
-/// After lost races: what won is about to be seen.
+/// After lost races: what won has been read, or is about to be seen.
 const CONFLICTS: Backoff = Backoff {
     first: Duration::from_millis(20),
     longest: Duration::from_millis(500),
 };
+
+/// So many races in a row may be lost to others who write. What conflicts for longer is no race, and waits like an error.
+const RACES: u32 = 20;
 
 /// How the work on a key has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +32,7 @@ pub(crate) enum Outcome {
     Done,
     /// So far so good; look again after this time. Forgets earlier failures.
     After(Duration),
-    /// A race was lost: look again soon.
+    /// A race was lost: look again soon; if that happens again and again, as after failures.
     Conflict,
     /// It failed; look again after a pause that grows with each failure, and is at least this long.
     Failed(Duration),
@@ -168,15 +171,15 @@ impl State {
                 }
             }
             Outcome::Conflict => {
-                slot.conflicts += 1;
-                (Some(CONFLICTS.pause(slot.conflicts - 1)), None)
+                slot.conflicts = slot.conflicts.saturating_add(1);
+                (Some(after_conflict(slot.conflicts)), None)
             }
             Outcome::Failed(at_least) => {
-                slot.failures += 1;
+                slot.failures = slot.failures.saturating_add(1);
                 (Some(ERRORS.pause(slot.failures - 1).max(at_least)), None)
             }
             Outcome::Parked(reason) => {
-                slot.failures += 1;
+                slot.failures = slot.failures.saturating_add(1);
                 (Some(ERRORS.pause(slot.failures - 1)), Some(reason))
             }
         };
@@ -235,6 +238,14 @@ impl State {
         self.slots
             .get(key)
             .is_some_and(|slot| matches!(slot.place, Place::Waiting { until, .. } if until == at))
+    }
+}
+
+/// The pause after so many conflicts in a row.
+fn after_conflict(conflicts: u32) -> Duration {
+    match conflicts.checked_sub(RACES + 1) {
+        None => CONFLICTS.pause(conflicts.saturating_sub(1)),
+        Some(more) => ERRORS.pause(more),
     }
 }
 

@@ -84,6 +84,33 @@ fn conflicts_are_tried_again_promptly() {
     assert!(now - start < seconds(10));
 }
 
+/// S18: what conflicts for ever is no race. It is tried ever more rarely, like what fails, until it succeeds.
+#[test]
+fn endless_conflicts_wait_longer_and_longer() {
+    let (mut state, mut now) = (State::default(), Instant::now());
+    let mut pauses = Vec::new();
+    state.wake(key("a"), now);
+    for _ in 0..28 {
+        state.next(now);
+        state.done(&key("a"), Outcome::Conflict, now);
+        let due = state.due().unwrap();
+        pauses.push(due - now);
+        now = due;
+    }
+    for (pause, nominal) in pauses[20..].iter().zip([5, 10, 20, 40, 80, 160, 300, 300]) {
+        assert!(
+            *pause >= seconds(nominal) / 2 && *pause <= seconds(nominal),
+            "{pauses:?}"
+        );
+    }
+    state.next(now);
+    state.done(&key("a"), Outcome::Done, now);
+    state.wake(key("a"), now);
+    state.next(now);
+    state.done(&key("a"), Outcome::Conflict, now);
+    assert!(state.due().unwrap() - now <= Duration::from_millis(20));
+}
+
 #[test]
 fn a_parked_key_waits_for_its_reason() {
     let (mut state, now) = (State::default(), Instant::now());

@@ -61,6 +61,11 @@ impl FakeApi {
         object
     }
 
+    /// Removes the object at `path`, by force.
+    pub(crate) fn remove(&self, path: &str) {
+        self.state.lock().objects.remove(path);
+    }
+
     /// The object at `path`.
     pub(crate) fn get(&self, path: &str) -> Option<Value> {
         self.state.lock().objects.get(path).cloned()
@@ -138,6 +143,10 @@ impl State {
             Method::PATCH => self.patch(object, &body, strategic),
             Method::DELETE => self.delete(object, &body["preconditions"]),
             Method::POST => (201, body.to_string()),
+            Method::GET if !is_collection(path) => {
+                let object = self.objects.get(path).map(|object| (200, object.to_string()));
+                object.unwrap_or_else(|| error(404))
+            }
             _ => return self.streams.pop_front().filter(|(code, _)| *code != HANG),
         })
     }
@@ -182,6 +191,11 @@ impl State {
             json!({ "kind": "Status", "apiVersion": "v1", "status": "Success" }).to_string(),
         )
     }
+}
+
+/// Is it the path of a list or a watch?
+fn is_collection(path: &str) -> bool {
+    path.ends_with("/nodes") || path.ends_with("/services")
 }
 
 fn error(code: u16) -> (u16, String) {

@@ -6,23 +6,19 @@ use std::time::Duration;
 use groundplane_core::ErrorKind;
 use groundplane_proto::eip::v1::{EnsureAddressResponse, ReleaseAddressRequest};
 use groundplane_runtime::grpc::RpcError;
-use kube::Api;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 use tracing::{info, warn};
 
 use super::outcome::desired;
 use super::{ServiceController, Stop, patch};
 use crate::announcers::{self, StatusWriter};
 use crate::clients::messages;
-use crate::cluster::objects::{Key, Seen, ServiceObject};
+use crate::cluster::objects::{Key, ServiceObject};
 use crate::cluster::{Event, Part};
 use crate::domain::service::{Desired, Refusal, Wish, condition, has_finalizer, status_says};
 use crate::failpoint::{Point, pass};
 use crate::gateway::{Known, Standing};
 use crate::queue::Outcome;
-
-/// A read of one object takes no longer.
-const READ_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Adoption is waited for this long at a time; it takes milliseconds where ipam is there.
 const ADOPTION_PATIENCE: Duration = Duration::from_secs(10);
@@ -166,9 +162,8 @@ impl ServiceController {
 
     /// The UID of the Service with this name, by a read of the API server; `None`: there is none.
     pub(super) async fn live_uid(&self, key: &Key) -> Result<Option<Box<str>>, Stop> {
-        let api: Api<Seen<ServiceObject>> =
-            Api::namespaced(self.gateway.cluster.client.clone(), &key.namespace);
-        let unread = |error: &dyn std::fmt::Display| {
+        let live = self.gateway.cluster.services.read(key).await;
+        let live = live.map_err(|error| {
             warn!(%error, "the Service could not be read");
             Stop::Outage {
                 refusal: Refusal::new(
@@ -178,12 +173,8 @@ impl ServiceController {
                 tell: false,
                 at_least: Duration::ZERO,
             }
-        };
-        match timeout(READ_PATIENCE, api.get_opt(&key.name)).await {
-            Ok(Ok(seen)) => Ok(seen.map(|seen| seen.object.uid)),
-            Ok(Err(error)) => Err(unread(&error)),
-            Err(elapsed) => Err(unread(&elapsed)),
-        }
+        })?;
+        Ok(live.map(|service| service.uid.clone()))
     }
 
     /// Gives back what the Service of this name and UID holds; of any UID, if that is empty.

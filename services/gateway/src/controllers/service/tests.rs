@@ -275,6 +275,37 @@ async fn the_status_is_written_only_over_what_was_read() {
     assert_eq!(setup.ingress(), json!([{ "ip": "198.51.100.1" }]));
 }
 
+/// S9: where the watch is broken and the API server answers, what won the race is read, once, and is not lost against again.
+#[tokio::test]
+async fn what_won_a_race_is_read_before_the_next_try() {
+    let setup = Setup::empty(with(|service| {
+        service["metadata"]["finalizers"] = json!([FINALIZER]);
+    }));
+    let mut ahead = setup.live();
+    ahead["metadata"]["labels"] = json!({ "team": "a" });
+    setup.world.api.put("/api/v1/namespaces/default/services", ahead);
+    assert_eq!(setup.reconcile().await, Outcome::Conflict);
+    assert_eq!(setup.patches(), ["PATCH /status", "GET "]);
+    assert_eq!(setup.reconcile().await, Outcome::Done);
+    assert_eq!(setup.patches(), ["PATCH /status"]);
+    assert_eq!(setup.ingress()[0]["ip"], "192.0.2.7");
+}
+
+/// A read that fails after a lost race changes nothing: it is a race that was lost.
+#[tokio::test(start_paused = true)]
+async fn a_race_is_lost_though_what_won_cannot_be_read() {
+    for code in [None, Some(503), Some(404)] {
+        let setup = Setup::empty(web());
+        setup.world.api.fail(&format!("PATCH {PATH}/status"), 409, 1);
+        match code {
+            Some(code) => setup.world.api.fail(&format!("GET {PATH}"), code, 1),
+            None => setup.world.api.hang(&format!("GET {PATH}")),
+        }
+        assert_eq!(setup.reconcile().await, Outcome::Conflict);
+        assert_eq!(setup.reconcile().await, Outcome::Done);
+    }
+}
+
 /// S10: an object that is gone needs nothing any more; what it was given goes back.
 #[tokio::test]
 async fn a_service_that_vanishes_meanwhile_is_no_error() {
@@ -284,8 +315,7 @@ async fn a_service_that_vanishes_meanwhile_is_no_error() {
     assert!(setup.events().is_empty());
     let service = setup.world.gateway.cluster.services.get(&setup.key).unwrap();
     setup.world.gateway.cluster.services.index.delete(&service);
-    let missing = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404, "reason": "NotFound" });
-    setup.world.api.stream(404, missing.to_string());
+    setup.world.api.remove(PATH);
     assert_eq!(setup.reconcile().await, Outcome::Done);
     assert_eq!(
         setup.world.eip.released(),
@@ -483,7 +513,6 @@ async fn an_outage_is_told_when_it_lasts() {
 async fn a_predecessor_of_the_same_name_gives_way() {
     let setup = Setup::empty(web());
     setup.world.eip.hold("default/web", "u0", "192.0.2.99");
-    setup.world.api.stream(200, setup.live().to_string());
     assert_eq!(setup.reconcile().await, Outcome::Done);
     assert_eq!(setup.ingress()[0]["ip"], "192.0.2.7");
     // A cache that is behind proves nothing.
@@ -491,7 +520,7 @@ async fn a_predecessor_of_the_same_name_gives_way() {
     setup.world.gateway.held.forget(&setup.key);
     let mut newer = setup.live();
     newer["metadata"]["uid"] = json!("u2");
-    setup.world.api.stream(200, newer.to_string());
+    setup.world.api.put("/api/v1/namespaces/default/services", newer);
     setup.world.eip.released();
     assert_eq!(setup.reconcile().await, Outcome::Conflict);
     assert!(setup.world.eip.released().is_empty());

@@ -129,6 +129,10 @@ async fn a_node_that_changed_is_judged_again() {
     world.instances.answer("n", absent());
     monitor(&world).round().await;
     assert!(world.api.get("/api/v1/nodes/n").is_some());
+    world.api.calls();
+    // The round after it knows, though no watch has told.
+    monitor(&world).round().await;
+    assert!(world.api.calls().is_empty());
 }
 
 /// A node that was never initialised, or has no provider id, was never proven to be ours.

@@ -77,7 +77,10 @@ async fn a_cloud_address_is_not_deleted_while_the_name_lives() {
     setup.world.gateway.cluster.services.index.delete(&service);
     let mut successor = setup.live();
     successor["metadata"]["uid"] = json!("u2");
-    setup.world.api.stream(200, successor.to_string());
+    setup
+        .world
+        .api
+        .put("/api/v1/namespaces/default/services", successor);
     assert_eq!(setup.reconcile().await, Outcome::Conflict);
     assert!(setup.world.eip.released().is_empty());
 }
