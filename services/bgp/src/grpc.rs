@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use groundplane_proto::bgp::v1 as proto;
 use groundplane_proto::bgp::v1::bgp_service_server::BgpService;
+use groundplane_runtime::grpc::Page;
 use tonic::{Request, Response, Status};
 
 use crate::app::Bgp;
@@ -47,7 +48,13 @@ impl BgpService for Rpc {
         &self,
         request: Request<proto::ListPeersRequest>,
     ) -> Result<Response<proto::ListPeersResponse>, Status> {
+        let request = request.into_inner();
+        let page = Page::asked("bgp", request.page_size, &request.page_token)?;
         let overview = self.0.as_ref().map(|bgp| bgp.overview()).unwrap_or_default();
-        Ok(Response::new(convert::page(overview, &request.into_inner())))
+        let (machines, next_page_token) = page.cut(overview, |machine| &machine.machine);
+        Ok(Response::new(proto::ListPeersResponse {
+            machines: machines.into_iter().map(convert::told).collect(),
+            next_page_token,
+        }))
     }
 }

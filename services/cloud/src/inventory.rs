@@ -16,6 +16,7 @@
 //! Owner: [`Inventory`]; all clones are the same. One short lock, never held across an await; snapshots are copied on write only
 //! while somebody holds them, so a writer that drops its snapshot before it folds in pays O(1), not O(items).
 
+mod config;
 mod snapshot;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::{CloudError, CloudErrorKind};
+pub use config::InventoryConfig;
 pub use snapshot::{Keyed, Snapshot};
 
 type Answer<T> = Result<Arc<Snapshot<T>>, CloudError>;

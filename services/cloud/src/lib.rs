@@ -30,7 +30,7 @@ pub use config::{
 };
 pub use endpoint::{Endpoint, EndpointAssignment, EndpointIps, EndpointSelector};
 pub use error::{CloudError, CloudErrorKind};
-pub use inventory::{Inventory, Keyed, Snapshot};
+pub use inventory::{Inventory, InventoryConfig, Keyed, Snapshot};
 pub use machine::{Machine, MachineAddress, MachineAddressKind, MachineSource, PowerState};
 pub use upkeep::keep;
 

@@ -4,9 +4,8 @@ mod convert;
 
 use groundplane_proto::eip::v1 as proto;
 use groundplane_proto::eip::v1::eip_service_server::EipService;
+use groundplane_runtime::grpc::{Page, timestamp};
 use tonic::{Request, Response, Status};
-
-pub(crate) use convert::timestamp;
 
 use crate::app::Eip;
 use crate::error::EipError;
@@ -63,8 +62,14 @@ impl EipService for Rpc {
         };
         let request = request.into_inner();
         let cluster = convert::cluster(&request.cluster)?;
+        let page = Page::asked("eip", request.page_size, &request.page_token)?;
         let (reservations, read_at) = cloud.list(&cluster).await?;
-        Ok(Response::new(convert::page(reservations, read_at, &request)))
+        let (held, next_page_token) = page.cut(reservations, |reservation| &reservation.id);
+        Ok(Response::new(proto::ListAddressesResponse {
+            addresses: held.into_iter().map(convert::held).collect(),
+            next_page_token,
+            read_at: Some(timestamp(read_at)),
+        }))
     }
 
     async fn ensure_load_balancer(

@@ -13,7 +13,6 @@
 
 mod adapters;
 mod app;
-mod config;
 mod domain;
 mod error;
 mod grpc;
@@ -27,7 +26,8 @@ use groundplane_runtime::Context;
 use groundplane_runtime::grpc::Channel;
 use tonic::service::Routes;
 
-pub use config::Config;
+/// The section `eip` of the configuration file.
+pub use groundplane_cloud::InventoryConfig as Config;
 
 /// The full name of the gRPC service.
 const SERVICE: &str = "groundplane.eip.v1.EipService";

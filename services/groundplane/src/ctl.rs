@@ -11,6 +11,7 @@ use groundplane_proto::gateway::v1 as pb;
 use groundplane_proto::gateway::v1::gateway_service_client::GatewayServiceClient;
 use groundplane_runtime::args::ClientTlsArgs;
 use groundplane_runtime::grpc::{Channel, Policy, RpcError, Target, call};
+use tonic::{Response, Status};
 
 use crate::ctl::rows::{AddressRow, Explanation, MachineRow, Overview, PeerRow, PoolRow};
 use crate::ctl::table::print;
@@ -124,61 +125,89 @@ async fn pools(channel: Channel, output: Output) -> anyhow::Result<()> {
 
 async fn addresses(channel: Channel, output: Output) -> anyhow::Result<()> {
     let client = GatewayServiceClient::new(channel);
-    let (mut rows, mut token) = (Vec::new(), String::new());
-    loop {
-        let request = pb::ListAddressesRequest {
-            page_size: PAGE,
-            page_token: token,
-        };
-        let page = call(Policy::default(), || async {
-            client.clone().list_addresses(request.clone()).await
-        })
-        .await?;
-        rows.extend(page.addresses.into_iter().map(AddressRow::from));
-        token = page.next_page_token;
-        if token.is_empty() {
-            return print(output, &rows);
+    let read = |page_token| {
+        let (mut client, page_size) = (client.clone(), PAGE);
+        async move {
+            let request = pb::ListAddressesRequest {
+                page_size,
+                page_token,
+            };
+            client.list_addresses(request).await
         }
-    }
+    };
+    let rows = every(read, |page| {
+        (
+            page.addresses.into_iter().map(AddressRow::from),
+            page.next_page_token,
+        )
+    })
+    .await?;
+    print(output, &rows)
 }
 
 async fn machines(channel: Channel, output: Output) -> anyhow::Result<()> {
     let client = GatewayServiceClient::new(channel);
-    let (mut rows, mut token) = (Vec::new(), String::new());
-    loop {
-        let request = pb::ListMachinesRequest {
-            page_size: PAGE,
-            page_token: token,
-        };
-        let page = call(Policy::default(), || async {
-            client.clone().list_machines(request.clone()).await
-        })
-        .await?;
-        rows.extend(page.machines.into_iter().map(MachineRow::from));
-        token = page.next_page_token;
-        if token.is_empty() {
-            return print(output, &rows);
+    let read = |page_token| {
+        let (mut client, page_size) = (client.clone(), PAGE);
+        async move {
+            let request = pb::ListMachinesRequest {
+                page_size,
+                page_token,
+            };
+            client.list_machines(request).await
         }
-    }
+    };
+    let rows = every(read, |page| {
+        (
+            page.machines.into_iter().map(MachineRow::from),
+            page.next_page_token,
+        )
+    })
+    .await?;
+    print(output, &rows)
 }
 
 async fn peers(channel: Channel, output: Output) -> anyhow::Result<()> {
     let client = GatewayServiceClient::new(channel);
-    let (mut rows, mut token) = (Vec::new(), String::new());
-    loop {
-        let request = pb::ListPeersRequest {
-            page_size: PAGE,
-            page_token: token,
-        };
-        let page = call(Policy::default(), || async {
-            client.clone().list_peers(request.clone()).await
-        })
-        .await?;
-        rows.extend(page.machines.into_iter().flat_map(PeerRow::of));
-        token = page.next_page_token;
-        if token.is_empty() {
-            return print(output, &rows);
+    let read = |page_token| {
+        let (mut client, page_size) = (client.clone(), PAGE);
+        async move {
+            let request = pb::ListPeersRequest {
+                page_size,
+                page_token,
+            };
+            client.list_peers(request).await
         }
+    };
+    let rows = every(read, |page| {
+        (
+            page.machines.into_iter().flat_map(PeerRow::of),
+            page.next_page_token,
+        )
+    })
+    .await?;
+    print(output, &rows)
+}
+
+/// The rows of every page. `read` asks for the page of a token, and is tried again where that may help; `open` says what rows are in
+/// a page, and the token of the next one.
+async fn every<P, Read, Rows>(
+    read: impl Fn(String) -> Read,
+    open: impl Fn(P) -> (Rows, String),
+) -> Result<Vec<Rows::Item>, RpcError>
+where
+    Read: Future<Output = Result<Response<P>, Status>>,
+    Rows: IntoIterator,
+{
+    let (mut all, mut token) = (Vec::new(), String::new());
+    loop {
+        let page = call(Policy::default(), || read(token.clone())).await?;
+        let (rows, next) = open(page);
+        all.extend(rows);
+        if next.is_empty() {
+            return Ok(all);
+        }
+        token = next;
     }
 }
 
@@ -203,4 +232,41 @@ async fn explain(channel: Channel, kind: Kind, object: &str, output: Output) -> 
     .await
     .with_context(|| format!("{kind} {object}"))?;
     print(output, &Explanation::from(answer))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn every_page_is_read_once_and_a_page_that_failed_again() {
+        let answers = RefCell::new(vec![
+            Ok((vec![4], "")),
+            Ok((vec![], "c")),
+            Err(Status::unavailable("a moment")),
+            Ok((vec![1, 2, 3], "b")),
+        ]);
+        let asked = RefCell::new(Vec::new());
+        let read = |token: String| {
+            asked.borrow_mut().push(token);
+            let answer = answers.borrow_mut().pop();
+            async { answer.unwrap().map(Response::new) }
+        };
+        let rows = every(read, |(rows, next)| (rows, next.to_owned())).await.unwrap();
+        assert_eq!(rows, [1, 2, 3, 4]);
+        assert_eq!(asked.into_inner(), ["", "b", "b", "c"]);
+        assert_eq!(answers.into_inner().len(), 0);
+    }
+
+    #[tokio::test]
+    async fn half_a_list_is_an_error() {
+        let answers = RefCell::new(vec![Err(Status::not_found("gone")), Ok((vec![1], "b"))]);
+        let read = |_| {
+            let answer = answers.borrow_mut().pop();
+            async { answer.unwrap().map(Response::new) }
+        };
+        assert!(every(read, |(rows, next)| (rows, next.to_owned())).await.is_err());
+    }
 }

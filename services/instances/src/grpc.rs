@@ -4,6 +4,7 @@ mod convert;
 
 use groundplane_proto::instances::v1 as proto;
 use groundplane_proto::instances::v1::instances_service_server::InstancesService;
+use groundplane_runtime::grpc::{Page, timestamp};
 use tonic::{Request, Response, Status};
 
 use crate::app::Instances;
@@ -34,7 +35,7 @@ impl InstancesService for Rpc {
         let sought = Sought::parse(&request.provider_id, &request.node, &request.addresses)
             .map_err(InstancesError::from)?;
         let (machine, read_at) = self.0.resolve(&sought, request.fresh).await?;
-        let (machine, read_at) = (Some(convert::machine(machine)), Some(convert::timestamp(read_at)));
+        let (machine, read_at) = (Some(convert::machine(machine)), Some(timestamp(read_at)));
         Ok(Response::new(proto::ResolveResponse { machine, read_at }))
     }
 
@@ -43,8 +44,14 @@ impl InstancesService for Rpc {
         request: Request<proto::ListMachinesRequest>,
     ) -> Result<Response<proto::ListMachinesResponse>, Status> {
         let request = request.into_inner();
+        let page = Page::asked("instances", request.page_size, &request.page_token)?;
         let (machines, read_at) = self.0.list(request.fresh).await?;
-        Ok(Response::new(convert::page(machines, read_at, &request)))
+        let (machines, next_page_token) = page.cut(machines, |machine| &machine.id);
+        Ok(Response::new(proto::ListMachinesResponse {
+            machines: machines.into_iter().map(convert::machine).collect(),
+            next_page_token,
+            read_at: Some(timestamp(read_at)),
+        }))
     }
 
     async fn ensure_route(

@@ -10,7 +10,6 @@
 //! nobody knows cost a list every 2 s at most.
 
 mod app;
-mod config;
 mod domain;
 mod error;
 mod grpc;
@@ -20,7 +19,8 @@ use groundplane_proto::instances::v1::instances_service_server::InstancesService
 use groundplane_runtime::Context;
 use tonic::service::Routes;
 
-pub use config::Config;
+/// The section `instances` of the configuration file.
+pub use groundplane_cloud::InventoryConfig as Config;
 
 /// The full name of the gRPC service.
 const SERVICE: &str = "groundplane.instances.v1.InstancesService";

@@ -11,10 +11,6 @@ use secrecy::{ExposeSecret as _, SecretString};
 use crate::app::{Asked, Overview, Peers};
 use crate::error::BgpError;
 
-/// Items of a page: where the caller does not say, and at most.
-const PAGE: usize = 500;
-const LONGEST_PAGE: usize = 5_000;
-
 /// The project, as the contract says it.
 pub(crate) fn project(project: &BgpProject) -> proto::EnsureProjectResponse {
     proto::EnsureProjectResponse {
@@ -115,32 +111,12 @@ fn without_password(peer: &Peer) -> proto::Peer {
     }
 }
 
-/// The page of `overview` (ordered by provider id) that `request` asks for. The token is the last id of the page before.
-pub(crate) fn page(overview: Vec<Overview>, request: &proto::ListPeersRequest) -> proto::ListPeersResponse {
-    let size = match usize::try_from(request.page_size) {
-        Ok(0) => PAGE,
-        Ok(size) => size.min(LONGEST_PAGE),
-        Err(_) => LONGEST_PAGE,
-    };
-    let behind = |item: &Overview| item.machine.as_str() > request.page_token.as_str();
-    let mut rest = overview.into_iter().filter(behind).peekable();
-    let page: Vec<_> = rest.by_ref().take(size).collect();
-    let last = page
-        .last()
-        .map(|item| item.machine.to_string())
-        .unwrap_or_default();
-    let machine = |item: Overview| proto::MachinePeers {
-        provider_id: item.machine.into(),
-        node: item.node,
-        peers: item.neighbors.peers.iter().map(without_password).collect(),
-        session_status: item.sessions.into_iter().collect(),
-    };
-    proto::ListPeersResponse {
-        next_page_token: if rest.peek().is_some() {
-            last
-        } else {
-            String::new()
-        },
-        machines: page.into_iter().map(machine).collect(),
+/// A machine's peers for people, passwords left out.
+pub(crate) fn told(overview: Overview) -> proto::MachinePeers {
+    proto::MachinePeers {
+        provider_id: overview.machine.into(),
+        node: overview.node,
+        peers: overview.neighbors.peers.iter().map(without_password).collect(),
+        session_status: overview.sessions.into_iter().collect(),
     }
 }

@@ -7,12 +7,11 @@ use groundplane_proto::core::v1::PoolRef;
 use groundplane_proto::eip::v1 as eip;
 use groundplane_proto::ipam::v1 as ipam;
 use groundplane_proto::ipam::v1::ipam_service_client::IpamServiceClient;
-use groundplane_runtime::grpc::{Channel, RpcError};
+use groundplane_runtime::grpc::{Channel, RpcError, timestamp};
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Status};
 
 use crate::error::EipError;
-use crate::grpc::timestamp;
 
 /// The time that the caller has left, as gRPC writes it.
 const TIMEOUT: &str = "grpc-timeout";

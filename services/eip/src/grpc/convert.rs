@@ -4,15 +4,10 @@ use groundplane_cloud::{Placement, Reservation};
 use groundplane_core::{ClusterId, Family, NetworkName, Owner, Prefix};
 use groundplane_proto::core::v1 as core;
 use groundplane_proto::eip::v1 as proto;
-use jiff::Timestamp;
 
 use crate::app::{Answer, Given, Missing};
 use crate::domain::{Ask, Wanted};
 use crate::error::EipError;
-
-/// Items of a page: where the caller does not say, and at most.
-const PAGE: usize = 500;
-const LONGEST_PAGE: usize = 5_000;
 
 /// A request for addresses of the cloud.
 pub(crate) fn ask(request: proto::EnsureAddressRequest) -> Result<Ask, EipError> {
@@ -191,44 +186,12 @@ impl From<Answer> for proto::EnsureAddressResponse {
     }
 }
 
-/// The page of `reservations` (ordered by id) that `request` asks for. The token is the last id of the page before.
-pub(crate) fn page(
-    reservations: Vec<Reservation>,
-    read_at: Timestamp,
-    request: &proto::ListAddressesRequest,
-) -> proto::ListAddressesResponse {
-    let size = match usize::try_from(request.page_size) {
-        Ok(0) => PAGE,
-        Ok(size) => size.min(LONGEST_PAGE),
-        Err(_) => LONGEST_PAGE,
-    };
-    let mut rest = reservations
-        .into_iter()
-        .filter(|item| item.id > request.page_token)
-        .peekable();
-    let page: Vec<_> = rest.by_ref().take(size).collect();
-    let last = page.last().map(|item| item.id.clone()).unwrap_or_default();
-    let held = |reservation| proto::HeldAddress {
+/// A reservation, as `ctl` shows it.
+pub(crate) fn held(reservation: Reservation) -> proto::HeldAddress {
+    proto::HeldAddress {
         address: Some(Given::from(reservation).into()),
         // The cloud's tags hold a digest of the owner, and no time.
         owner: None,
         since: None,
-    };
-    proto::ListAddressesResponse {
-        next_page_token: if rest.peek().is_some() {
-            last
-        } else {
-            String::new()
-        },
-        addresses: page.into_iter().map(held).collect(),
-        read_at: Some(timestamp(read_at)),
-    }
-}
-
-/// A time as protobuf writes it.
-pub(crate) fn timestamp(time: Timestamp) -> prost_types::Timestamp {
-    prost_types::Timestamp {
-        seconds: time.as_second(),
-        nanos: time.subsec_nanosecond(),
     }
 }

@@ -1,19 +1,19 @@
-//! The section `instances` of the configuration file.
+//! How a service keeps its inventory: the whole section `eip`, and the whole section `instances`, of the configuration file.
 
 use std::time::Duration;
 
 use groundplane_runtime::config::{HumanDuration, Problem};
 use serde::Deserialize;
 
-/// How the service runs.
+/// How a service keeps what it lists.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-pub struct Config {
-    /// How old the list of machines may be where a request does not ask for a fresh one.
+pub struct InventoryConfig {
+    /// How old the list may be where a request does not ask for a fresh one, and nothing is about to be made or deleted.
     pub max_age: HumanDuration,
 }
 
-impl Default for Config {
+impl Default for InventoryConfig {
     /// 5 minutes: the time in which drift in the cloud is repaired.
     fn default() -> Self {
         Self {
@@ -22,11 +22,11 @@ impl Default for Config {
     }
 }
 
-impl Config {
+impl InventoryConfig {
     /// Everything that is wrong with it, by path within the section.
     pub fn validate(&self) -> Vec<Problem> {
         if self.max_age.0 < Duration::from_secs(1) {
-            let help = "write at least `1s`; each read costs a list of every machine";
+            let help = "write at least `1s`; each read costs a complete list from the cloud";
             return vec![Problem::new("maxAge", "is shorter than a second", help)];
         }
         Vec::new()
@@ -39,8 +39,8 @@ mod tests {
 
     #[test]
     fn a_max_age_that_would_flood_the_cloud_is_refused() {
-        assert_eq!(Config::default().validate(), []);
-        let hasty = Config {
+        assert_eq!(InventoryConfig::default().validate(), []);
+        let hasty = InventoryConfig {
             max_age: HumanDuration(Duration::from_millis(10)),
         };
         assert_eq!(hasty.validate()[0].path, "maxAge");
