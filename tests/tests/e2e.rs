@@ -4,6 +4,12 @@
 
 #[path = "e2e/announced.rs"]
 mod announced;
+#[path = "e2e/api_faults.rs"]
+mod api_faults;
+#[path = "e2e/api_faults_lease.rs"]
+mod api_faults_lease;
+#[path = "e2e/api_faults_nodes.rs"]
+mod api_faults_nodes;
 #[path = "e2e/chaos.rs"]
 mod chaos;
 #[path = "e2e/cloud_nodes.rs"]

@@ -100,6 +100,7 @@ async fn connection(stream: TcpStream, tls: TlsAcceptor, shared: Arc<Shared>) {
 async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Response<Body>, Dropped> {
     let call = Call::of(request.method(), request.uri());
     let fault = shared.faults.lock().decide(&call);
+    let watch = call.verb == "watch";
     let number = shared.journal.note(call, fault);
     match fault {
         Some(Fault::Status(code)) => return Ok(status(code, None)),
@@ -114,6 +115,8 @@ async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Respo
     let response = forward(request, &shared).await.map_err(|_away| Dropped)?;
     shared.journal.answered(number, response.status().as_u16());
     match fault {
+        // A watch has no end to wait for.
+        Some(Fault::DropAfter) if watch => Err(Dropped),
         Some(Fault::DropAfter) => {
             response.bytes().await.map_err(|_away| Dropped)?;
             Err(Dropped)
