@@ -70,6 +70,7 @@ impl fmt::Debug for Neighbor {
             peer_addresses,
             password,
             multihop,
+            port,
         } = self;
         f.debug_struct("Neighbor")
             .field("family", family)
@@ -79,6 +80,7 @@ impl fmt::Debug for Neighbor {
             .field("peer_addresses", peer_addresses)
             .field("password", &hidden(password))
             .field("multihop", multihop)
+            .field("port", port)
             .finish()
     }
 }
