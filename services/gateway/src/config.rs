@@ -128,14 +128,17 @@ impl Default for Controllers {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Lifecycle {
-    /// If more than this share of the nodes would be deleted at once, and they are three or more, none is. 1: no limit.
+    /// If more than this share of the nodes would be deleted within `delete_window`, and they are three or more, none is. 1: no limit.
     pub max_delete_fraction: f64,
+    /// The time over which deletions are counted.
+    pub delete_window: HumanDuration,
 }
 
 impl Default for Lifecycle {
     fn default() -> Self {
         Self {
             max_delete_fraction: 0.5,
+            delete_window: Duration::from_secs(600).into(),
         }
     }
 }

@@ -17,7 +17,7 @@ impl Config {
         let mut problems = self.services();
         problems.extend(self.nodes());
         problems.extend(self.pace());
-        let lifecycle = self.lifecycle.validate();
+        let lifecycle = self.lifecycle.validate(self.node_monitor_period.0);
         problems.extend(lifecycle.into_iter().map(|problem| problem.under("lifecycle")));
         let lease = self.lease.validate();
         problems.extend(lease.into_iter().map(|problem| problem.under("lease")));
@@ -88,15 +88,24 @@ impl Config {
 }
 
 impl Lifecycle {
-    fn validate(self) -> Vec<Problem> {
-        if self.max_delete_fraction > 0.0 && self.max_delete_fraction <= 1.0 {
-            return Vec::new();
+    /// `period`: how often nodes are looked at.
+    fn validate(self, period: Duration) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        if !(self.max_delete_fraction > 0.0 && self.max_delete_fraction <= 1.0) {
+            problems.push(Problem::new(
+                "maxDeleteFraction",
+                "is no share",
+                "write a number above 0 and up to 1",
+            ));
         }
-        vec![Problem::new(
-            "maxDeleteFraction",
-            "is no share",
-            "write a number above 0 and up to 1",
-        )]
+        if self.delete_window.0 < period {
+            problems.push(Problem::new(
+                "deleteWindow",
+                "is shorter than `nodeMonitorPeriod`, so that it counts nothing",
+                "write `10m`",
+            ));
+        }
+        problems
     }
 }
 

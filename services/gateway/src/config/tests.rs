@@ -28,7 +28,7 @@ concurrency: 8
 writeTimeout: 5s
 refreshLabels: true
 controllers: { lifecycle: false }
-lifecycle: { maxDeleteFraction: 0.2 }
+lifecycle: { maxDeleteFraction: 0.2, deleteWindow: 30m }
 lease: { name: other, duration: 10s, retry: 1s }
 ";
     let config: Config = config::parse("test.yaml", text).unwrap();
@@ -48,7 +48,7 @@ nodeSelector: 'role worker'
 bgpNodeSelector: 'a in b'
 resync: 1ms
 concurrency: 0
-lifecycle: { maxDeleteFraction: 0 }
+lifecycle: { maxDeleteFraction: 0, deleteWindow: 1s }
 lease: { name: '', duration: 1500ms, retry: 1h }
 ";
     let config: Config = config::parse("test.yaml", text).unwrap();
@@ -68,6 +68,7 @@ lease: { name: '', duration: 1500ms, retry: 1h }
             "concurrency",
             "resync",
             "lifecycle.maxDeleteFraction",
+            "lifecycle.deleteWindow",
             "lease.name",
             "lease.duration",
             "lease.retry",

@@ -5,6 +5,7 @@
 //! - [`lifecycle`]: nodes that are not ready, every five seconds.
 
 mod addresses;
+mod brake;
 mod lifecycle;
 mod plan;
 

@@ -9,7 +9,7 @@
 //! | | anything else: an error, a timeout, another cloud's | nothing |
 //!
 //! Only nodes that have a provider id and are initialised are asked for: of others it is not proven that they were ever ours. If
-//! more of the nodes would go at once than the configuration allows, none goes: rather the answer is wrong.
+//! more of the nodes would go within a window of time than the configuration allows ([`Brake`]), none goes: rather the answer is wrong.
 
 use std::sync::Arc;
 
@@ -20,29 +20,22 @@ use groundplane_runtime::Context;
 use groundplane_runtime::grpc::RpcError;
 use kube::api::Patch;
 use serde_json::Value;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{debug, info, warn};
 
+use super::brake::{Brake, Verdict};
 use super::plan;
 use crate::clients::messages;
 use crate::cluster::objects::{NodeObject, Ready};
 use crate::cluster::{Event, Part, WriteError};
 use crate::gateway::Gateway;
 
-/// So few nodes may always go at once.
-const ALWAYS: usize = 2;
-
 /// Questions that are asked at a time; they share one answer of the cloud.
 const QUESTIONS: usize = 256;
 
 /// Looks after nodes until the process stops.
 pub(super) fn start(gateway: &Arc<Gateway>, context: &Context) {
-    let monitor = Monitor {
-        gateway: Arc::clone(gateway),
-    };
-    context
-        .tasks
-        .spawn("lifecycle", async move { monitor.run().await });
+    context.tasks.spawn("lifecycle", Monitor::new(gateway).run());
 }
 
 /// What the cloud says of a machine.
@@ -84,20 +77,22 @@ fn is_in_question(node: &NodeObject) -> bool {
     node.ready != Ready::Yes && !node.deleting && !node.provider_id.is_empty() && !node.is_uninitialised()
 }
 
-/// May so many of all nodes go at once?
-fn may_go(gone: usize, all: usize, fraction: f64) -> bool {
-    #[allow(clippy::cast_precision_loss, reason = "numbers of nodes")]
-    let share = gone as f64 / all.max(1) as f64;
-    gone <= ALWAYS || share <= fraction
-}
-
-pub(super) struct Monitor {
-    pub(super) gateway: Arc<Gateway>,
+struct Monitor {
+    gateway: Arc<Gateway>,
+    brake: Brake,
 }
 
 impl Monitor {
-    async fn run(&self) {
-        let gateway = &self.gateway;
+    fn new(gateway: &Arc<Gateway>) -> Self {
+        let lifecycle = &gateway.config.lifecycle;
+        Self {
+            gateway: Arc::clone(gateway),
+            brake: Brake::new(lifecycle.max_delete_fraction, lifecycle.delete_window.0),
+        }
+    }
+
+    async fn run(mut self) {
+        let gateway = Arc::clone(&self.gateway);
         let mut period = interval(gateway.config.node_monitor_period.0);
         period.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let rounds = async {
@@ -115,22 +110,19 @@ impl Monitor {
     }
 
     /// Looks at every node once.
-    pub(super) async fn round(&self) {
+    async fn round(&mut self) {
         let nodes = self.gateway.cluster.nodes.index.all();
-        for node in nodes
+        let up = nodes
             .iter()
-            .filter(|node| node.ready == Ready::Yes && !node.deleting)
-        {
+            .filter(|node| node.ready == Ready::Yes && !node.deleting);
+        for node in up {
             if let Some(patch) = plan::up_again(node) {
                 self.taint(node, patch, "machine is up again").await;
             }
         }
-        let known = nodes.iter().filter(|node| !node.provider_id.is_empty()).count();
+        let in_question = nodes.iter().filter(|node| is_in_question(node)).cloned();
         let mut gone = Vec::new();
-        for (node, finding) in self
-            .ask(nodes.into_iter().filter(|node| is_in_question(node)).collect())
-            .await
-        {
+        for (node, finding) in self.ask(in_question.collect()).await {
             match finding {
                 Finding::Gone => gone.push(node),
                 Finding::Off => {
@@ -141,31 +133,32 @@ impl Monitor {
                 Finding::On | Finding::Doubt => {}
             }
         }
-        let allowed = may_go(
-            gone.len(),
-            known,
-            self.gateway.config.lifecycle.max_delete_fraction,
+        let known = nodes.iter().filter(|node| !node.provider_id.is_empty());
+        let verdict = self.brake.judge(
+            gone.iter().map(|node| &*node.uid),
+            known.map(|node| &*node.uid),
+            Instant::now(),
         );
-        if !allowed {
-            warn!(
-                gone = gone.len(),
-                known, "too many nodes would be deleted at once; none is"
-            );
-        }
-        for node in &gone {
-            if allowed {
+        if verdict.allowed {
+            for node in &gone {
                 self.delete(node).await;
-            } else {
-                let message = format!(
-                    "The cloud says that the machines of {} of {known} nodes do not exist. That is more than \
-                     lifecycle.maxDeleteFraction allows at once, so no node is deleted.",
-                    gone.len()
-                );
-                self.gateway
-                    .cluster
-                    .events
-                    .record(&**node, Event::warning("DeletionRefused", message));
             }
+        } else {
+            self.refuse(&gone, verdict);
+        }
+    }
+
+    /// Says why nodes stay whose machines are said to be gone.
+    fn refuse(&self, gone: &[Arc<NodeObject>], Verdict { gone: count, all, .. }: Verdict) {
+        let window = self.gateway.config.lifecycle.delete_window;
+        warn!(gone = count, all, %window, "too many nodes would be deleted within the window; none is");
+        for node in gone {
+            let message = format!(
+                "The cloud says that the machine does not exist. With it, {count} of {all} nodes would go within {window}, \
+                 which is more than lifecycle.maxDeleteFraction allows, so no node is deleted."
+            );
+            let event = Event::warning("DeletionRefused", message);
+            self.gateway.cluster.events.record(&**node, event);
         }
     }
 
@@ -195,12 +188,16 @@ impl Monitor {
     }
 
     /// Deletes exactly the node that was judged; if it has changed since, the next round judges again.
-    async fn delete(&self, node: &NodeObject) {
-        let events = &self.gateway.cluster.events;
+    async fn delete(&mut self, node: &NodeObject) {
+        let events = self.gateway.cluster.events.clone();
         let name = node.name();
         let message = format!("Deleting node {name} because it does not exist in the cloud provider");
         events.record(node, Event::normal("DeletingNode", message));
-        match self.gateway.cluster.nodes.delete(node).await {
+        let deleted = self.gateway.cluster.nodes.delete(node).await;
+        if may_have_gone(&deleted) {
+            self.brake.went(&node.uid, Instant::now());
+        }
+        match deleted {
             Ok(()) => info!(
                 node = name,
                 provider_id = &*node.provider_id,
@@ -217,6 +214,17 @@ impl Monitor {
                 );
             }
         }
+    }
+}
+
+/// Is the node gone, or could it be? One that another gateway deleted is not ours to count, save that the answer may have been lost
+/// on the way, and this be the second try.
+fn may_have_gone(deleted: &Result<(), WriteError>) -> bool {
+    match deleted {
+        Ok(()) | Err(WriteError::Gone(_) | WriteError::Timeout | WriteError::Unavailable(_)) => true,
+        Err(
+            WriteError::NotLeader | WriteError::Conflict(_) | WriteError::Denied(_) | WriteError::Refused(_),
+        ) => false,
     }
 }
 

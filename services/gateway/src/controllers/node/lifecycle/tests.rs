@@ -1,15 +1,17 @@
+use std::time::Duration;
+
 use groundplane_proto::instances::v1::Machine;
 use pretty_assertions::assert_eq;
 use serde_json::json;
+use tokio::time::advance;
 
 use super::*;
+use crate::cluster::objects::Key;
 use crate::config::Config;
 use crate::testing::{World, fresh_node, rpc_error, settled_node};
 
 fn monitor(world: &World) -> Monitor {
-    Monitor {
-        gateway: Arc::clone(&world.gateway),
-    }
+    Monitor::new(&world.gateway)
 }
 
 fn machine(power: PowerState) -> Machine {
@@ -172,17 +174,62 @@ async fn most_nodes_never_go_at_once() {
     );
 }
 
-#[test]
-fn the_brake_lets_few_nodes_and_small_shares_pass() {
-    for (gone, all, fraction, may) in [
-        (0, 0, 0.5, true),
-        (1, 1, 0.5, true),
-        (2, 2, 0.5, true),
-        (3, 3, 0.5, false),
-        (3, 6, 0.5, true),
-        (4, 6, 0.5, false),
-        (6, 6, 1.0, true),
-    ] {
-        assert_eq!(may_go(gone, all, fraction), may, "{gone} of {all} at {fraction}");
+/// The brake counts over a window: nodes that go one by one are as many as nodes that go at once.
+#[tokio::test(start_paused = true)]
+async fn most_nodes_never_go_one_by_one_either() {
+    let mut world = World::new(Config::default());
+    let names: Vec<String> = (0..4).map(|n| format!("n{n}")).collect();
+    for name in &names {
+        world.node(settled_node(name, "True"));
+        world.instances.answer(name, absent());
     }
+    let mut monitor = monitor(&world);
+    let gone = |world: &World| -> Vec<bool> {
+        let exists = |name: &String| world.api.get(&format!("/api/v1/nodes/{name}")).is_some();
+        names.iter().map(|name| !exists(name)).collect()
+    };
+    for name in &names {
+        world.node(settled_node(name, "False"));
+        monitor.round().await;
+        world.catch_up(&Key::cluster_wide(name));
+        advance(Duration::from_secs(60)).await;
+    }
+    assert_eq!(gone(&world), [true, true, false, false]);
+    let reasons: Vec<&str> = world
+        .events
+        .take()
+        .into_iter()
+        .map(|(_, reason)| reason)
+        .collect();
+    let expected = [
+        "DeletingNode",
+        "DeletingNode",
+        "DeletionRefused",
+        "DeletionRefused",
+        "DeletionRefused",
+    ];
+    assert_eq!(reasons, expected);
+    // When the first two are long gone, the cloud has had its time to come to its senses.
+    advance(Config::default().lifecycle.delete_window.0).await;
+    monitor.round().await;
+    assert_eq!(gone(&world), [true; 4]);
+}
+
+/// A deletion whose answer was lost counts, and so does the one that finds it done; one that was refused does not.
+#[test]
+fn what_may_have_gone_is_counted() {
+    let status = |code: u16| {
+        let error = kube::Error::Api(
+            kube::core::Status::failure("scripted", "Scripted")
+                .with_code(code)
+                .boxed(),
+        );
+        Err(WriteError::from(error))
+    };
+    assert!(may_have_gone(&Ok(())));
+    assert!(may_have_gone(&Err(WriteError::Timeout)));
+    for (code, counts) in [(404, true), (503, true), (409, false), (403, false), (422, false)] {
+        assert_eq!(may_have_gone(&status(code)), counts, "{code}");
+    }
+    assert!(!may_have_gone(&Err(WriteError::NotLeader)));
 }
