@@ -6,11 +6,13 @@ use std::time::Duration;
 use groundplane_runtime::Metrics;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Unit;
 
-use crate::queue::{Outcome, Queue};
+use crate::queue::{Depth, Outcome, Queue};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReconcileLabels {
@@ -85,16 +87,20 @@ impl fmt::Debug for Readings {
     }
 }
 
-/// A gauge with one label.
+/// A gauge: its name without the unit, its meaning, its unit.
+type Gauge = (&'static str, &'static str, Option<Unit>);
+
+/// A gauge, and where its value stands.
+type Row<T> = (Gauge, fn(&T) -> f64);
+
+/// Writes a gauge with one label.
 fn gauge<'a>(
     encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
+    (name, help, unit): &Gauge,
     label: &str,
     values: impl Iterator<Item = (&'a str, f64)>,
 ) -> fmt::Result {
-    let mut metric =
-        encoder.encode_descriptor(name, help, None, prometheus_client::metrics::MetricType::Gauge)?;
+    let mut metric = encoder.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
     for (value_of, value) in values {
         let labels = [(label, value_of)];
         ConstGauge::new(value).encode(metric.encode_family(&labels)?)?;
@@ -107,6 +113,46 @@ fn count(number: usize) -> f64 {
     number as f64
 }
 
+/// What is told of a queue.
+const QUEUE: [Row<Depth>; 4] = [
+    (
+        ("gateway_queue_ready", "Keys that could be worked on", None),
+        |depth| count(depth.ready),
+    ),
+    (
+        ("gateway_queue_running", "Keys that are being worked on", None),
+        |depth| count(depth.running),
+    ),
+    (
+        ("gateway_queue_waiting", "Keys that wait to be tried again", None),
+        |depth| count(depth.waiting),
+    ),
+    (
+        (
+            "gateway_queue_oldest",
+            "How long the first ready key has waited",
+            Some(Unit::Seconds),
+        ),
+        |depth| depth.oldest.as_secs_f64(),
+    ),
+];
+
+/// What is told of a cache.
+const CACHE: [Row<(usize, Duration)>; 2] = [
+    (
+        ("gateway_cache_objects", "Objects in the cache", None),
+        |(objects, _)| count(*objects),
+    ),
+    (
+        (
+            "gateway_cache_age",
+            "How old the cache may be",
+            Some(Unit::Seconds),
+        ),
+        |(_, age)| age.as_secs_f64(),
+    ),
+];
+
 impl Collector for Readings {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let depths: Vec<_> = self
@@ -114,57 +160,52 @@ impl Collector for Readings {
             .iter()
             .map(|queue| (queue.name(), queue.depth()))
             .collect();
-        let of = |value: fn(&crate::queue::Depth) -> f64| {
-            depths
-                .iter()
-                .map(move |(name, depth)| (*name, value(depth)))
-                .collect::<Vec<_>>()
-                .into_iter()
-        };
-        let mut encode = |name, help, values| gauge(&mut encoder, name, help, "queue", values);
-        encode(
-            "gateway_queue_ready",
-            "Keys that could be worked on",
-            of(|d| count(d.ready)),
-        )?;
-        encode(
-            "gateway_queue_running",
-            "Keys that are being worked on",
-            of(|d| count(d.running)),
-        )?;
-        encode(
-            "gateway_queue_waiting",
-            "Keys that wait to be tried again",
-            of(|d| count(d.waiting)),
-        )?;
-        encode(
-            "gateway_queue_oldest_seconds",
-            "How long the first ready key has waited",
-            of(|d| d.oldest.as_secs_f64()),
-        )?;
+        for (what, value) in QUEUE {
+            let values = depths.iter().map(|(name, depth)| (*name, value(depth)));
+            gauge(&mut encoder, &what, "queue", values)?;
+        }
         let caches: Vec<_> = self.caches.iter().map(|(kind, read)| (*kind, read())).collect();
-        let objects = caches.iter().map(|(kind, (objects, _))| (*kind, count(*objects)));
-        gauge(
-            &mut encoder,
-            "gateway_cache_objects",
-            "Objects in the cache",
-            "kind",
-            objects,
-        )?;
-        let ages = caches.iter().map(|(kind, (_, age))| (*kind, age.as_secs_f64()));
-        gauge(
-            &mut encoder,
-            "gateway_cache_age_seconds",
-            "How old the cache may be",
-            "kind",
-            ages,
-        )?;
-        let mut leader = encoder.encode_descriptor(
-            "gateway_leader",
-            "1 while this replica writes",
-            None,
-            prometheus_client::metrics::MetricType::Gauge,
-        )?;
+        for (what, value) in CACHE {
+            let values = caches.iter().map(|(kind, reading)| (*kind, value(reading)));
+            gauge(&mut encoder, &what, "kind", values)?;
+        }
+        let help = "1 while this replica writes";
+        let mut leader = encoder.encode_descriptor("gateway_leader", help, None, MetricType::Gauge)?;
         leader.encode_gauge(&i64::from((self.leads)()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text;
+    use prometheus_client::registry::Registry;
+
+    use super::*;
+
+    /// A time is in seconds, and says so: by the end of its name, and by its unit.
+    #[test]
+    fn times_are_in_seconds_and_say_so() {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(Readings {
+            queues: vec![Queue::new("node")],
+            caches: vec![("Node", Box::new(|| (3, Duration::from_millis(1500))))],
+            leads: Box::new(|| true),
+        }));
+        let mut told = String::new();
+        text::encode(&mut told, &registry).unwrap();
+        for line in [
+            "# UNIT gateway_queue_oldest_seconds seconds",
+            "gateway_queue_oldest_seconds{queue=\"node\"} 0.0",
+            "gateway_queue_ready{queue=\"node\"} 0.0",
+            "# UNIT gateway_cache_age_seconds seconds",
+            "gateway_cache_age_seconds{kind=\"Node\"} 1.5",
+            "gateway_cache_objects{kind=\"Node\"} 3.0",
+            "gateway_leader 1",
+        ] {
+            assert!(
+                told.lines().any(|other| other == line),
+                "{line} is not in\n{told}"
+            );
+        }
     }
 }
