@@ -9,8 +9,8 @@
 //! Each step is skipped where its outcome is there already, and each can be repeated after a failure at any point. A
 //! settled Service costs a look into the cache, no call and no write. What this process remembers ([`crate::gateway::Memory`]) only spares calls.
 
+mod answer;
 mod hold;
-mod outcome;
 mod patch;
 mod refusal;
 mod release;

@@ -9,7 +9,7 @@ use groundplane_runtime::grpc::RpcError;
 use tokio::time::{Instant, timeout_at};
 use tracing::{info, warn};
 
-use super::outcome::desired;
+use super::answer::desired;
 use super::{ServiceController, Stop, patch};
 use crate::announcers::{self, StatusWriter};
 use crate::clients::messages;

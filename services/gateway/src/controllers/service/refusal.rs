@@ -89,3 +89,6 @@ fn capitalised(text: &str) -> String {
         first.to_uppercase().to_string() + letters.as_str()
     })
 }
+
+#[cfg(test)]
+mod tests;

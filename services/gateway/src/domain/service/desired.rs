@@ -31,3 +31,6 @@ pub(crate) fn status_says(service: &ServiceObject, addresses: &[IpAddr], adopted
     let wanted: BTreeSet<Option<IpAddr>> = addresses.iter().copied().map(Some).collect();
     service.ingress.iter().all(as_ours) && service.ingress.len() == addresses.len() && told == wanted
 }
+
+#[cfg(test)]
+mod tests;
