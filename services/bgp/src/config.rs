@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use groundplane_runtime::config::{HumanDuration, Problem};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// How the service runs.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Config {
     /// How often the cloud is asked for the sessions of the project, and for the peers of each machine.

@@ -11,13 +11,13 @@ use std::time::Duration;
 pub use groundplane_core::{DriverName, UnknownDriver};
 use groundplane_runtime::Context;
 use groundplane_runtime::config::{Problem, SecretFile, duration};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::http::HttpMetrics;
 use crate::{Cloud, EndpointSelector, MachineAddressKind, equinix, fixed};
 
 /// Everything that choosing a cloud takes. Sections of drivers that are not chosen are neither checked nor used.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct CloudConfig {
     /// Which one.
@@ -33,7 +33,7 @@ pub struct CloudConfig {
 }
 
 /// Section `static`: tables kept by hand.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct StaticConfig {
     /// Machines; empty: a node is what it says of itself.
@@ -43,7 +43,7 @@ pub struct StaticConfig {
 }
 
 /// A machine.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct StaticMachine {
     /// Its name in this table.
@@ -65,7 +65,7 @@ pub struct StaticMachine {
 }
 
 /// An address of a machine.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct StaticAddress {
     /// What sort.
@@ -76,7 +76,7 @@ pub struct StaticAddress {
 }
 
 /// What sort of address, in Kubernetes' words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub enum AddressType {
     /// Its host name.
     Hostname,
@@ -107,7 +107,7 @@ impl From<AddressType> for MachineAddressKind {
 }
 
 /// Peers.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct StaticBgp {
     /// Our AS number, where a peer names no other.
@@ -118,7 +118,7 @@ pub struct StaticBgp {
 }
 
 /// A router that machines peer with.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct BgpPeer {
     /// Its address.
@@ -146,7 +146,7 @@ pub struct BgpPeer {
 }
 
 /// Section `equinix`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct EquinixConfig {
     /// Where the API is.
@@ -187,7 +187,7 @@ impl Default for EquinixConfig {
 }
 
 /// BGP of the project.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct EquinixBgp {
     /// Do machines speak BGP?

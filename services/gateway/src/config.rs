@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use groundplane_core::{ClusterId, DriverName, names};
 use groundplane_runtime::config::HumanDuration;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// What the gateway is told.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Config {
     /// The cluster's id, from the top of the file (`cluster`). None: the UID of `kube-system`.
@@ -88,7 +88,7 @@ impl Default for Config {
 }
 
 /// What receives an address once it is reserved.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Announcer {
     /// kube-vip: the addresses go into its annotation, a single one into `spec.loadBalancerIP`, too, and all into the status.
@@ -99,7 +99,7 @@ pub enum Announcer {
 }
 
 /// Which controllers run.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 #[allow(clippy::struct_excessive_bools, reason = "switches")]
 pub struct Controllers {
@@ -125,7 +125,7 @@ impl Default for Controllers {
 }
 
 /// When nodes may be deleted.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Lifecycle {
     /// If more than this share of the nodes would be deleted within `delete_window`, and they are three or more, none is. 1: no limit.
@@ -144,7 +144,7 @@ impl Default for Lifecycle {
 }
 
 /// Leader election.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Lease {
     /// Name of the lease.

@@ -6,12 +6,12 @@ use groundplane_cloud::{CloudConfig, DriverName, EquinixConfig, StaticConfig};
 use groundplane_core::ClusterId;
 pub(crate) use groundplane_runtime::config::ConfigErrors;
 use groundplane_runtime::config::{Document, Problem};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::wiring::AddressConfig;
 
 /// The whole file. What is left out has its default.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct Config {
     /// Identity of the cluster; the UID of its kube-system namespace unless set.

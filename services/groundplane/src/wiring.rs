@@ -3,7 +3,7 @@
 use groundplane_runtime::config::Problem;
 use groundplane_runtime::grpc::{Channel, ChannelError, MemoryListener, Target, channel, memory};
 use groundplane_runtime::tls::ClientTls;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Where the services are that this process calls and does not run itself.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -24,7 +24,7 @@ pub(crate) struct Addresses {
 }
 
 /// The same, as the configuration file says it.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct AddressConfig {
     pub(crate) ipam: Option<String>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use groundplane_core::PoolSource;
 use groundplane_runtime::config::{Problem, duration};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::domain::{RawPool, read_pools};
 
@@ -17,7 +17,7 @@ pub const FILE: &str = "file";
 pub const STORE_FILE: &str = "ipam.redb";
 
 /// A pool, as the file has it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PoolConfig {
     /// Its name. Required.
@@ -88,7 +88,7 @@ pub fn validate_pools(pools: &[PoolConfig]) -> Vec<Problem> {
 }
 
 /// Where allocations are kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StoreKind {
     /// One file.
@@ -99,7 +99,7 @@ pub enum StoreKind {
 }
 
 /// The section `ipam.store`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct StoreConfig {
     /// Where.
@@ -119,7 +119,7 @@ impl Default for StoreConfig {
 }
 
 /// The section `ipam`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct IpamConfig {
     /// Where allocations are kept.

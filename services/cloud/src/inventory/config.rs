@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use groundplane_runtime::config::{HumanDuration, Problem};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// How a service keeps what it lists.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct InventoryConfig {
     /// How old the list may be where a request does not ask for a fresh one, and nothing is about to be made or deleted.
