@@ -128,6 +128,37 @@ fn outward_names(source: &Source) -> Vec<String> {
     found
 }
 
+/// Rule: what calls the outer world does not lean on what is called by it.
+fn sideways_names(source: &Source) -> Vec<String> {
+    let adapter = source.path.contains("/src/adapters/") || source.path.ends_with("/src/adapters.rs");
+    if !adapter || is_test(&source.path) {
+        return Vec::new();
+    }
+    // Nested imports are read as one text, whatever lines they stand on.
+    let code: String = program(&source.text).map(|(_, line)| line.trim()).collect();
+    let named = code.split("crate::").skip(1).any(|rest| {
+        let list = rest
+            .strip_prefix('{')
+            .and_then(|rest| rest.split_once(';'))
+            .map_or("", |(list, _)| list);
+        names_module(rest, "grpc")
+            || list
+                .split([',', '{'])
+                .any(|name| names_module(name.trim(), "grpc"))
+    });
+    if named {
+        vec![format!("{}: crate::grpc", source.path)]
+    } else {
+        Vec::new()
+    }
+}
+
+/// Whether a path begins with this module.
+fn names_module(path: &str, module: &str) -> bool {
+    path.strip_prefix(module)
+        .is_some_and(|rest| !rest.starts_with(|next: char| next.is_alphanumeric() || next == '_'))
+}
+
 /// Rule: a file can be read in one sitting.
 fn too_long(source: &Source) -> Option<String> {
     let lines = program(&source.text).count();
@@ -180,6 +211,22 @@ fn what_decides_does_no_io() -> Result<()> {
     );
     assert_eq!(
         sources.iter().flat_map(outward_names).collect::<Vec<_>>(),
+        Vec::<String>::new()
+    );
+    Ok(())
+}
+
+#[test]
+fn adapters_do_not_lean_on_the_rpc_surface() -> Result<()> {
+    let sources = sources(&["services"])?;
+    assert!(
+        sources
+            .iter()
+            .any(|source| source.path.contains("/src/adapters/")),
+        "no adapter was found"
+    );
+    assert_eq!(
+        sources.iter().flat_map(sideways_names).collect::<Vec<_>>(),
         Vec::<String>::new()
     );
     Ok(())
@@ -263,6 +310,23 @@ fn the_rules_can_be_broken() {
     );
     assert_eq!(
         outward_names(&source("services/x/src/domain/tests.rs", "use tokio::test;")).len(),
+        0
+    );
+
+    let adapter = |text: &str| sideways_names(&source("services/x/src/adapters/y.rs", text)).len();
+    assert_eq!(adapter("use crate::grpc::timestamp;"), 1);
+    assert_eq!(adapter("fn f() { crate::grpc::timestamp(); }"), 1);
+    assert_eq!(
+        adapter("use crate::{\n    error::Error,\n    grpc::timestamp,\n};"),
+        1
+    );
+    assert_eq!(adapter("use groundplane_runtime::grpc::timestamp;"), 0);
+    assert_eq!(
+        adapter("use crate::grpc_like::f;\nuse crate::{error, x::grpc};\n// crate::grpc"),
+        0
+    );
+    assert_eq!(
+        sideways_names(&source("services/x/src/app.rs", "use crate::grpc::f;")).len(),
         0
     );
 

@@ -1,4 +1,4 @@
-//! Equinix Metal, and whatever speaks its API: machines, elastic IPs, BGP.
+//! Equinix Metal, and whatever speaks its API: machines, elastic IPs, the API endpoint, BGP.
 //!
 //! Lists are complete or an error: every page is read, and where objects came or went meanwhile such that one may have been missed,
 //! the list is read again. What the published API leaves open is answered on the side of doubt: 403 is not absence, a status that we do
@@ -6,6 +6,7 @@
 
 mod addresses;
 mod bgp;
+mod endpoint;
 mod machines;
 mod pages;
 #[cfg(test)]
@@ -20,7 +21,7 @@ use http::HeaderName;
 
 use crate::config::EquinixConfig;
 use crate::http::{Http, HttpMetrics, HttpOptions};
-use crate::{AddressBackend, Cloud, CloudError, CloudErrorKind, ConnectError};
+use crate::{AddressBackend, Cloud, CloudError, CloudErrorKind, ConfiguredEndpoint, ConnectError, EndpointSelector};
 use groundplane_runtime::Context;
 
 /// Its name in configuration, metrics and messages.
@@ -29,6 +30,9 @@ pub(crate) const NAME: &str = DriverName::Equinix.as_str();
 const SCHEME: &str = "equinixmetal";
 /// Scheme of the provider ids that its predecessor gave out.
 const OLD_SCHEME: &str = "packet";
+
+/// The setting that names the file of the BGP password.
+const PASSWORD_FIELD: &str = "equinix.bgp.passwordFile";
 
 /// The driver.
 pub(crate) struct Equinix {
@@ -47,17 +51,19 @@ impl fmt::Debug for Equinix {
 /// The driver as configured. The configuration has been validated.
 pub(crate) fn connect(
     config: &EquinixConfig,
+    endpoint: Option<EndpointSelector>,
     metrics: HttpMetrics,
     context: &Context,
 ) -> Result<Cloud, ConnectError> {
     let driver = Arc::new(Equinix::new(config, metrics, context)?);
+    let moves: Arc<Equinix> = Arc::clone(&driver);
     let machines: Arc<Equinix> = Arc::clone(&driver);
     let addresses: Arc<Equinix> = Arc::clone(&driver);
     Ok(Cloud {
         name: NAME,
         machines: Some(machines),
         addresses: AddressBackend::Cloud(addresses),
-        endpoint: None,
+        endpoint: endpoint.map(|selector| ConfiguredEndpoint { selector, ips: moves }),
         bgp: if config.bgp.enabled { Some(driver) } else { None },
     })
 }
@@ -75,6 +81,12 @@ impl Equinix {
             token_header: HeaderName::from_static("x-auth-token"),
             token,
             token_field: "equinix.apiTokenFile",
+            hidden: config
+                .bgp
+                .password_file
+                .iter()
+                .map(|file| (file.clone(), PASSWORD_FIELD))
+                .collect(),
             deadline: config.request_timeout,
             concurrency: config.max_concurrency,
         };

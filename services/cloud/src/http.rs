@@ -7,7 +7,7 @@
 //! ```
 //!
 //! `POST` is sent once, whatever happens: after a failure without an answer the caller lists before it tries again. `GET` and
-//! `DELETE` are tried at most three times. A rate limit that the cloud tells of holds back every call of the driver; where it would
+//! `DELETE` are tried at most three times, save a `DELETE` whose caller must know that it was its own. A rate limit that the cloud tells of holds back every call of the driver; where it would
 //! outlast a call's deadline, the call fails at once and says when to come back.
 
 mod classify;
@@ -24,7 +24,7 @@ use backon::{BackoffBuilder as _, ExponentialBuilder};
 use groundplane_core::Clock;
 use groundplane_runtime::config::SecretFile;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use secrecy::ExposeSecret as _;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -72,6 +72,8 @@ pub(crate) struct HttpOptions {
     /// Where the token is, and the setting that says so.
     pub(crate) token: SecretFile,
     pub(crate) token_field: &'static str,
+    /// Other secrets of ours that the cloud may repeat in what it says, each with its setting.
+    pub(crate) hidden: Vec<(SecretFile, &'static str)>,
     /// Bound of one call, all of its tries included.
     pub(crate) deadline: Duration,
     /// Calls at once.
@@ -79,7 +81,6 @@ pub(crate) struct HttpOptions {
 }
 
 /// A call, before it is made.
-#[derive(Debug)]
 pub(crate) struct Call {
     /// For people: `list reservations`.
     pub(crate) operation: String,
@@ -90,6 +91,20 @@ pub(crate) struct Call {
     pub(crate) path: String,
     pub(crate) query: Vec<(&'static str, String)>,
     pub(crate) body: Option<Value>,
+    /// Sent once, whatever happens to it.
+    pub(crate) once: bool,
+}
+
+/// Without the body, which may hold a password.
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call")
+            .field("operation", &self.operation)
+            .field("method", &self.method)
+            .field("path", &self.path)
+            .field("query", &self.query)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Call {
@@ -107,6 +122,7 @@ impl Call {
             path,
             query: Vec::new(),
             body: None,
+            once: false,
         }
     }
 
@@ -122,13 +138,19 @@ impl Call {
         }
     }
 
+    /// Sent once, though its method could be repeated: a repeated `DELETE` whose first answer was lost is told 404, and its caller takes
+    /// its own deed for somebody else's.
+    pub(crate) fn once(self) -> Self {
+        Self { once: true, ..self }
+    }
+
     /// An error in this call.
     pub(crate) fn error(&self, kind: CloudErrorKind, message: impl Into<String>) -> CloudError {
         CloudError::new(kind, &self.operation, message)
     }
 
     fn may_repeat(&self) -> bool {
-        matches!(self.method, Method::GET | Method::DELETE)
+        !self.once && matches!(self.method, Method::GET | Method::DELETE)
     }
 }
 
@@ -258,6 +280,8 @@ impl Http {
         deadline: Instant,
         decode: &impl Fn(&[u8]) -> Result<T, String>,
     ) -> Result<T, CloudError> {
+        // One token for the request and for what must not be shown of its answer: the file may change meanwhile.
+        let token = self.token(call)?;
         let span = info_span!(
             "cloud.http",
             otel.kind = "client",
@@ -271,7 +295,7 @@ impl Http {
             .inner
             .metrics
             .start(self.inner.options.driver, call.route, &call.method);
-        let outcome = timeout_at(deadline, self.exchange(call))
+        let outcome = timeout_at(deadline, self.exchange(call, &token))
             .instrument(span.clone())
             .await;
         let reply = match outcome {
@@ -294,20 +318,20 @@ impl Http {
         observer.finish(metrics::code(reply.status));
         let held = self.inner.gate.heed(reply.status, &reply.headers);
         if !(200..300).contains(&reply.status) {
-            let mut error = classify::refusal(call, reply.status, &reply.body);
-            error.message = self.scrub(error.message);
+            let scrub = |text: &str| self.scrub(text, &token);
+            let mut error = classify::refusal(call, reply.status, &reply.body, &scrub);
             error.retry_after = held.or_else(|| gate::retry_after(&reply.headers));
             return Err(error);
         }
         decode(&reply.body).map_err(|message| {
             call.error(
                 CloudErrorKind::Unavailable,
-                format!("the answer cannot be read: {}", self.scrub(message)),
+                format!("the answer cannot be read: {}", self.scrub(&message, &token)),
             )
         })
     }
 
-    async fn exchange(&self, call: &Call) -> Result<Reply, CloudError> {
+    async fn exchange(&self, call: &Call, token: &SecretString) -> Result<Reply, CloudError> {
         let failed = |error: reqwest::Error| classify::transport(call, error);
         let options = &self.inner.options;
         let mut request = self
@@ -315,7 +339,7 @@ impl Http {
             .client
             .request(call.method.clone(), format!("{}{}", options.base_url, call.path))
             .header(http::header::ACCEPT, "application/json")
-            .header(options.token_header.clone(), self.token(call)?);
+            .header(options.token_header.clone(), self.header(call, token)?);
         if !call.query.is_empty() {
             request = request.query(&call.query);
         }
@@ -339,30 +363,33 @@ impl Http {
     }
 
     /// The token, read again when its file changes.
-    fn token(&self, call: &Call) -> Result<HeaderValue, CloudError> {
+    fn token(&self, call: &Call) -> Result<SecretString, CloudError> {
         let options = &self.inner.options;
-        let refuse = |message: String| call.error(CloudErrorKind::Unauthenticated, message);
-        let token = options
-            .token
-            .read(options.token_field)
-            .map_err(|error| refuse(error.to_string()))?;
+        let token = options.token.read(options.token_field);
+        token.map_err(|error| call.error(CloudErrorKind::Unauthenticated, error.to_string()))
+    }
+
+    /// The token as a header that shows nobody its value.
+    fn header(&self, call: &Call, token: &SecretString) -> Result<HeaderValue, CloudError> {
         let mut value = HeaderValue::from_str(token.expose_secret()).map_err(|_| {
+            let options = &self.inner.options;
             let (field, path) = (options.token_field, options.token.path().display());
-            refuse(format!(
-                "{field}: `{path}` holds characters that a token cannot have"
-            ))
+            let message = format!("{field}: `{path}` holds characters that a token cannot have");
+            call.error(CloudErrorKind::Unauthenticated, message)
         })?;
         value.set_sensitive(true);
         Ok(value)
     }
 
-    /// Takes our token out of a text that came from the cloud.
-    fn scrub(&self, text: String) -> String {
-        let options = &self.inner.options;
-        match options.token.read(options.token_field) {
-            Ok(token) => text.replace(token.expose_secret(), "[token]"),
-            Err(_) => text,
+    /// Takes our secrets out of a text that came from the cloud. Whole texts only: of one that was cut, half a secret may be left.
+    fn scrub(&self, text: &str, token: &SecretString) -> String {
+        let mut text = text.replace(token.expose_secret(), "[token]");
+        for (file, field) in &self.inner.options.hidden {
+            if let Ok(secret) = file.read(field) {
+                text = text.replace(secret.expose_secret(), "[secret]");
+            }
         }
+        text
     }
 }
 

@@ -9,7 +9,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
 
 use super::pages::List;
-use super::{Equinix, need_device, not_absence, provider_id, wire};
+use super::{Equinix, PASSWORD_FIELD, need_device, not_absence, provider_id, wire};
 use crate::http::Call;
 use crate::{BgpFabric, BgpProject, CloudError, CloudErrorKind, NeighborQuery, Neighbors, Peer, Session};
 
@@ -53,13 +53,7 @@ impl BgpFabric for Equinix {
         if let (Some(password), Some(fields)) = (&password, body.as_object_mut()) {
             fields.insert("md5".to_owned(), password.expose_secret().into());
         }
-        let asked = self.http.send(&call.body(body)).await.map_err(|mut error| {
-            if let Some(password) = &password {
-                error.message = error.message.replace(password.expose_secret(), "[password]");
-            }
-            error
-        });
-        match asked {
+        match self.http.send(&call.body(body)).await {
             Ok(()) => {}
             // Another replica may have been faster; then the project has it, and it cannot be changed.
             Err(error)
@@ -141,7 +135,7 @@ impl BgpFabric for Equinix {
 impl Equinix {
     fn configured_password(&self, call: &Call) -> Result<Option<SecretString>, CloudError> {
         let file = self.config.bgp.password_file.as_ref();
-        file.map(|file| file.read("equinix.bgp.passwordFile"))
+        file.map(|file| file.read(PASSWORD_FIELD))
             .transpose()
             .map_err(|error| call.error(CloudErrorKind::Refused, error.to_string()))
     }

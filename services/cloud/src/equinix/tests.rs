@@ -1,4 +1,5 @@
 mod bgp;
+mod secrets;
 
 use std::time::Duration;
 
@@ -476,7 +477,7 @@ async fn a_call_that_hangs_ends_at_its_deadline() {
 }
 
 #[tokio::test]
-async fn a_refused_token_is_told_and_no_secret_is_ever_shown() {
+async fn a_refused_token_is_told() {
     let bench = Bench::new().await;
     std::fs::write(bench.files.path().join("token"), "not-the-token-at-all").unwrap();
     let error = MachineSource::list(&bench.driver).await.unwrap_err();
@@ -489,23 +490,4 @@ async fn a_refused_token_is_told_and_no_secret_is_ever_shown() {
             .unwrap()
             .contains(r#"route="/projects/{pid}/devices",method="GET",code="401""#)
     );
-    let echo = StatusFault {
-        body: Some(json!({ "errors": ["bad token not-the-token-at-all"] })),
-        ..StatusFault::new(401)
-    };
-    bench
-        .project
-        .fault(rule("GET", "/projects/{pid}/devices", Action::Status(echo)));
-    let error = MachineSource::list(&bench.driver).await.unwrap_err();
-    assert!(error.message.contains("bad token [token]"), "{error}");
-    for text in [
-        format!("{error:?}"),
-        format!("{:?}", bench.driver),
-        format!("{:?}", bench.driver.config),
-    ] {
-        assert!(
-            !text.contains("not-the-token") && !text.contains(bench.project.token()),
-            "{text}"
-        );
-    }
 }

@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 
 use secrecy::SecretString;
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 /// A sub-object of which only the link may be there.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -110,7 +112,7 @@ pub(super) struct BgpConfig {
     pub(super) status: Option<String>,
     #[serde(default)]
     pub(super) asn: Option<u32>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "secret")]
     pub(super) md5: Option<SecretString>,
 }
 
@@ -145,7 +147,7 @@ pub(super) struct Neighbor {
     pub(super) customer_ip: Option<IpAddr>,
     #[serde(default)]
     pub(super) md5_enabled: Option<bool>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "secret")]
     pub(super) md5_password: Option<SecretString>,
     #[serde(default)]
     pub(super) multihop: bool,
@@ -159,4 +161,13 @@ fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+/// A password. One of another type is refused without the words of the decoder, which would show it.
+fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SecretString>, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::Null => Ok(None),
+        Value::String(text) => Ok(Some(text.into())),
+        _ => Err(D::Error::custom("a password that is not a text")),
+    }
 }

@@ -23,12 +23,13 @@ struct ErrorBody {
 fn words(body: &[u8]) -> Option<String> {
     let ErrorBody { error, errors } = serde_json::from_slice(body).ok()?;
     let all: Vec<String> = error.into_iter().chain(errors).collect();
-    (!all.is_empty()).then(|| all.join("; ").chars().take(LONGEST_MESSAGE).collect())
+    (!all.is_empty()).then(|| all.join("; "))
 }
 
-/// An answer with a status that is no success.
-pub(super) fn refusal(call: &Call, status: u16, body: &[u8]) -> CloudError {
-    let words = words(body);
+/// An answer with a status that is no success. `scrub` takes secrets out of the cloud's words, before these are cut.
+pub(super) fn refusal(call: &Call, status: u16, body: &[u8], scrub: &dyn Fn(&str) -> String) -> CloudError {
+    let cut = |text: String| text.chars().take(LONGEST_MESSAGE).collect::<String>();
+    let words = words(body).map(|words| cut(scrub(&words)));
     let kind = match status {
         // Absence is proven by the API's own words only: a proxy in between, or a wrong path, says 404, too.
         404 if words.is_some() => CloudErrorKind::NotFound,

@@ -29,6 +29,7 @@ impl Bench {
             token_header: HeaderName::from_static("x-auth-token"),
             token: SecretFile::new(token.path()),
             token_field: "token",
+            hidden: Vec::new(),
             deadline: Duration::from_secs(20),
             concurrency,
         };
@@ -205,7 +206,7 @@ fn both_shapes_of_error_bodies_are_read() {
         (302, "", CloudErrorKind::Refused, "HTTP 302"),
         (504, "<html>", CloudErrorKind::Unavailable, "HTTP 504"),
     ] {
-        let error = classify::refusal(&call, status, body.as_bytes());
+        let error = classify::refusal(&call, status, body.as_bytes(), &str::to_owned);
         assert_eq!((error.kind, error.message.as_str()), (kind, message));
     }
 }
@@ -215,7 +216,7 @@ proptest::proptest! {
     #[test]
     fn any_refusal_becomes_an_error(status in 300_u16..600, body in proptest::collection::vec(proptest::num::u8::ANY, 0..400)) {
         let call = Call::new("x", Method::GET, "/x", "/x");
-        let error = classify::refusal(&call, status, &body);
+        let error = classify::refusal(&call, status, &body, &str::to_owned);
         proptest::prop_assert!(error.message.len() < 2000);
     }
 }
