@@ -111,7 +111,8 @@ impl Prefix {
 
     /// The first address; the only one of a host prefix.
     pub fn address(self) -> IpAddr {
-        self.0.network()
+        // There are no host bits, so nothing is to be masked: this is asked at each step through every map of prefixes.
+        self.0.addr()
     }
 
     /// Leading bits that are fixed.
@@ -131,10 +132,13 @@ impl Prefix {
 
     /// All of its addresses, network and broadcast address included.
     pub fn range(self) -> AddressRange {
+        let (family, first) = (self.family(), number(self.address()));
+        let open = u32::from(family.bits() - self.length());
+        let within = 1_u128.checked_shl(open).map_or(u128::MAX, |size| size - 1);
         AddressRange {
-            family: self.family(),
-            first: number(self.0.network()),
-            last: number(self.0.broadcast()),
+            family,
+            first,
+            last: first | within,
         }
     }
 }

@@ -14,17 +14,20 @@ pub enum DriverName {
     Static,
     /// Equinix Metal's API.
     Equinix,
+    /// A provider of its own, which speaks `provider.v1`.
+    Remote,
 }
 
 impl DriverName {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Static, Self::Equinix];
+    pub const ALL: [Self; 3] = [Self::Static, Self::Equinix, Self::Remote];
 
     /// As it is written.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Static => "static",
             Self::Equinix => "equinix",
+            Self::Remote => "remote",
         }
     }
 }

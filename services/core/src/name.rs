@@ -1,6 +1,7 @@
-//! Names of things, each of its own type, so that one is never passed for another.
+//! Names of things, each of its own type, so that one is never passed for another. A clone shares the text.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +50,7 @@ macro_rules! names {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
-        pub struct $name(Box<str>);
+        pub struct $name(Arc<str>);
 
         impl $name {
             /// The name, as it is written.
@@ -63,7 +64,7 @@ macro_rules! names {
 
             fn try_from(text: String) -> Result<Self, Self::Error> {
                 check($what, &text, $slash)?;
-                Ok(Self(text.into_boxed_str()))
+                Ok(Self(text.into()))
             }
         }
 
@@ -71,13 +72,14 @@ macro_rules! names {
             type Err = ParseNameError;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
-                Self::try_from(text.to_owned())
+                check($what, text, $slash)?;
+                Ok(Self(text.into()))
             }
         }
 
         impl From<$name> for String {
             fn from(name: $name) -> Self {
-                name.0.into_string()
+                (*name.0).to_owned()
             }
         }
 

@@ -1,7 +1,7 @@
 //! The use cases. One ledger, one writer.
 //!
 //! ```text
-//! call ──► lock { decide, apply, send } ──► committer thread: one transaction for all that wait ──► publish ──► answers
+//! call ──► lock { decide, apply, queue } ──► committer thread: one transaction for all that wait ──► publish ──► answers
 //! ```
 //!
 //! The ledger runs ahead of the store by what is being written. So whatever was read from it, a refusal included, is answered
@@ -16,12 +16,12 @@ mod watch;
 
 use std::collections::HashSet;
 use std::net::IpAddr;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 
 use groundplane_core::{Clock, ClusterId, NetworkName, Owner, PoolId, PoolSource, Revision};
 use groundplane_runtime::{Component, Context};
 use jiff::Timestamp;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Notify, oneshot, watch as latest};
 use tracing::{info, warn};
 
@@ -31,7 +31,7 @@ use crate::domain::{
 };
 use crate::metrics::Metrics;
 use crate::ports::{Loaded, Store, StoreError};
-use committer::Job;
+use committer::{Job, Queue};
 use log::EventLog;
 
 pub use error::IpamError;
@@ -54,9 +54,9 @@ pub struct StoreIdentity {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) ledger: Ledger,
-    /// To the committer; `None` once the process stops.
-    jobs: Option<mpsc::Sender<Job>>,
-    /// Jobs that were sent and not settled.
+    /// To the committer.
+    queue: Queue,
+    /// Jobs that were queued and not settled.
     pending: usize,
     adopted: HashSet<ClusterId>,
     log: EventLog,
@@ -65,6 +65,8 @@ pub(crate) struct State {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) state: Mutex<State>,
+    /// Wakes the committer.
+    work: Condvar,
     /// Wakes watches.
     news: latest::Sender<()>,
     /// Wakes who waits for addresses to cool down.
@@ -112,17 +114,17 @@ impl App {
         let (records, revision) = (loaded.records.len(), loaded.revision);
         let ledger = Ledger::load(cooldown, revision, loaded.records.into_iter());
         info!(store = %identity.id, kind = identity.kind, %revision, records, "store loaded");
-        let (send, receive) = mpsc::channel();
         let log = EventLog::new(ledger.revision());
         let state = State {
             ledger,
-            jobs: Some(send),
+            queue: Queue::new(),
             pending: 0,
             adopted: HashSet::new(),
             log,
         };
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
+            work: Condvar::new(),
             news: latest::Sender::new(()),
             cooled: Notify::new(),
             metrics: context.metrics.register(Metrics::register),
@@ -133,13 +135,14 @@ impl App {
         std::thread::Builder::new()
             .name("ipam-store".to_owned())
             .spawn(move || {
-                committer::run(&writer, store, &receive);
+                committer::run(&writer, store);
                 drop(ended);
             })?;
         let (tasks, closing) = (context.tasks.clone(), Arc::clone(&shared));
         context.tasks.spawn_last("ipam-store", async move {
             tasks.settled().await;
-            closing.state.lock().jobs = None;
+            closing.state.lock().queue.close();
+            closing.work.notify_one();
             // Ends with an error, by being dropped; either way the store is closed.
             end.await.unwrap_or_default();
         });
@@ -170,14 +173,18 @@ impl App {
         decide: impl FnOnce(&mut State, Timestamp) -> Result<Decided<T>, IpamError>,
     ) -> Result<T, IpamError> {
         let now = self.now();
-        let (outcome, durable) = {
+        let (outcome, durable, wakes) = {
             let mut state = self.shared.state.lock();
             let (outcome, changes, advances) = match decide(&mut state, now) {
                 Ok(decided) => (Ok(decided.answer), decided.changes, decided.advances),
                 Err(error) => (Err(error), Vec::new(), false),
             };
-            (outcome, state.send(changes, advances)?)
+            let durable = state.send(changes, advances)?;
+            (outcome, durable, state.queue.wakes())
         };
+        if wakes {
+            self.shared.work.notify_one();
+        }
         if let Some(durable) = durable {
             durable.await.map_err(|_| IpamError::Stopping)??;
         }
@@ -410,7 +417,7 @@ impl State {
         allocations.into_iter().map(place).collect()
     }
 
-    /// Sends a decision to the committer, and says what to wait for; nothing, where all is durable.
+    /// Queues a decision for the committer, and says what to wait for; nothing, where all is durable.
     fn send(
         &mut self,
         changes: Vec<Change>,
@@ -426,11 +433,7 @@ impl State {
             advances,
             reply,
         };
-        let unsent = match &self.jobs {
-            None => Some(job),
-            Some(jobs) => jobs.send(job).err().map(|error| error.0),
-        };
-        if let Some(job) = unsent {
+        if let Err(job) = self.queue.push(job) {
             for change in job.changes.iter().rev() {
                 self.ledger.apply(&change.reversed());
             }

@@ -1,5 +1,6 @@
 //! Allocation in ipam's domain alone: no store, no network, no other thread.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, anyhow};
@@ -18,6 +19,8 @@ const V4_ADDRESSES: usize = 65_534;
 const V6_SINGLES: usize = 65_536;
 /// Allocations that are timed together, at most.
 const BATCH: usize = 500;
+/// A cluster as it is named by default: by a UID.
+const CLUSTER: &str = "0d4f8a52-7f0e-4c39-a8d1-3b0f5c6e9a27";
 /// How often a batch is timed.
 const ROUNDS: usize = 21;
 
@@ -135,10 +138,14 @@ impl Pool {
 
     fn ask(&mut self, want: Want) -> Result<Ask> {
         self.owners += 1;
-        let (cluster, namespace): (ClusterId, Name) = ("bench".parse()?, "bench".parse()?);
+        let (cluster, namespace): (ClusterId, Name) = (CLUSTER.parse()?, "bench".parse()?);
         Ok(Ask {
-            owner: Owner::service(cluster, namespace, format!("service-{}", self.owners).parse()?),
-            uid: "".into(),
+            owner: Arc::new(Owner::service(
+                cluster,
+                namespace,
+                format!("service-{}", self.owners).parse()?,
+            )),
+            uid: format!("6f1d2c3b-5a4e-4d7c-9b8a-{:012x}", self.owners).into(),
             network: NetworkName::default(),
             wanted: vec![Wanted {
                 want,

@@ -1,18 +1,21 @@
 //! The one thread that writes: it takes all decisions that wait, and makes them durable together.
 //!
-//! Decisions are sent in the order in which they were applied to the ledger, under its lock. A batch that fails takes
-//! everything sent after it down with it, since later decisions were made on top of earlier ones: all of them are taken back
-//! from the ledger, last first, before anybody is told.
+//! Decisions are queued in the order in which they were applied to the ledger, under its lock. A batch that fails takes
+//! everything queued after it down with it, since later decisions were made on top of earlier ones: all of them are taken
+//! back from the ledger, last first, before anybody is told.
+//!
+//! A transaction and its flush cost as much as a dozen decisions, whatever is in them. So where many callers are at work at
+//! once, the writer gathers most of them before it begins, for as long as more are coming. Who is alone never waits.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use groundplane_core::Revision;
+use parking_lot::MutexGuard;
 use tokio::sync::oneshot;
 use tracing::{error, info};
 
-use super::Shared;
+use super::{Shared, State};
 use crate::domain::Change;
 use crate::ports::{Store, StoreError};
 
@@ -21,6 +24,11 @@ const LARGEST_BATCH: usize = 1024;
 
 /// How often a store that failed is tried again, where nobody else tries it.
 const PROBE: Duration = Duration::from_millis(500);
+
+/// How long a batch is gathered at most: about as long as a good disk takes to flush. And for how long nobody may come
+/// before that: what a caller takes from one answer to its next request.
+const GATHERING: Duration = Duration::from_millis(2);
+const SILENCE: Duration = Duration::from_micros(500);
 
 /// A decision that waits to become durable.
 #[derive(Debug)]
@@ -35,33 +43,121 @@ pub(super) struct Job {
     pub(super) reply: oneshot::Sender<Result<(), StoreError>>,
 }
 
-/// Writes until every sender is gone.
-pub(super) fn run(shared: &Arc<Shared>, mut store: Box<dyn Store>, jobs: &Receiver<Job>) {
-    let mut failed = false;
-    loop {
-        let first = if failed {
-            match jobs.recv_timeout(PROBE) {
-                Ok(job) => Some(job),
-                Err(RecvTimeoutError::Timeout) => None,
-                Err(RecvTimeoutError::Disconnected) => return,
-            }
-        } else {
-            match jobs.recv() {
-                Ok(job) => Some(job),
-                Err(_) => return,
-            }
-        };
-        let mut batch: Vec<Job> = first.into_iter().collect();
-        while let Some(job) = (batch.len() < LARGEST_BATCH)
-            .then(|| jobs.try_recv().ok())
-            .flatten()
-        {
-            batch.push(job);
+/// Decisions on their way to the writer.
+#[derive(Debug)]
+pub(super) struct Queue {
+    jobs: Vec<Job>,
+    /// Taken in? Not once the process stops.
+    open: bool,
+    /// The writer is to be woken when this many wait. It wakes by itself while it writes.
+    wake_at: usize,
+}
+
+impl Queue {
+    pub(super) fn new() -> Self {
+        Self {
+            jobs: Vec::new(),
+            open: true,
+            wake_at: 1,
         }
+    }
+
+    /// Puts a job behind all others; gives it back where none are taken in any more.
+    pub(super) fn push(&mut self, job: Job) -> Result<(), Job> {
+        if !self.open {
+            return Err(job);
+        }
+        self.jobs.push(job);
+        Ok(())
+    }
+
+    /// Takes no more in. What is there is still written.
+    pub(super) fn close(&mut self) {
+        self.open = false;
+    }
+
+    /// Must the writer be woken? Says so once.
+    pub(super) fn wakes(&mut self) -> bool {
+        let wakes = self.jobs.len() >= self.wake_at;
+        if wakes {
+            self.wake_at = usize::MAX;
+        }
+        wakes
+    }
+
+    fn take(&mut self) -> Vec<Job> {
+        self.wake_at = usize::MAX;
+        if self.jobs.len() <= LARGEST_BATCH {
+            return std::mem::take(&mut self.jobs);
+        }
+        self.jobs.drain(..LARGEST_BATCH).collect()
+    }
+}
+
+/// However the writer ends, nobody waits for it any more.
+struct Ending<'a>(&'a Shared);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.queue.close();
+        state.queue.jobs.clear();
+    }
+}
+
+/// Writes until the queue is closed and empty.
+pub(super) fn run(shared: &Arc<Shared>, mut store: Box<dyn Store>) {
+    let _ending = Ending(shared);
+    // How many callers wait at once, of late: falls slowly when they go.
+    let (mut failed, mut callers) = (false, 0_usize);
+    while let Some(batch) = next(shared, failed, callers) {
         let result = write(shared, &mut *store, &batch, failed);
         tell(shared, &result, &mut failed);
-        settle(shared, batch, &result, jobs);
+        let waiting = settle(shared, batch, &result);
+        callers = waiting.max(callers - callers.div_ceil(8));
     }
+}
+
+/// Waits for decisions; an empty batch is for trying a store that failed.
+fn next(shared: &Shared, failed: bool, callers: usize) -> Option<Vec<Job>> {
+    let mut state = shared.state.lock();
+    let patience = Instant::now() + PROBE;
+    while state.queue.jobs.is_empty() {
+        if !state.queue.open {
+            return None;
+        }
+        if !wait(shared, &mut state, 1, failed.then_some(patience)) {
+            return Some(Vec::new());
+        }
+    }
+    if !failed {
+        gather(shared, &mut state, callers - callers / 8);
+    }
+    Some(state.queue.take())
+}
+
+/// Waits until `enough` decisions are queued, for as long as they keep coming.
+fn gather(shared: &Shared, state: &mut MutexGuard<'_, State>, enough: usize) {
+    let patience = Instant::now() + GATHERING;
+    let mut there = 0;
+    while state.queue.open && (there + 1..enough).contains(&state.queue.jobs.len()) {
+        there = state.queue.jobs.len();
+        let silence = (Instant::now() + SILENCE).min(patience);
+        while wait(shared, state, enough, Some(silence)) && state.queue.jobs.len() < enough {}
+        if Instant::now() >= patience {
+            return;
+        }
+    }
+}
+
+/// Waits until `jobs` are queued or the queue is closed. `false`: the time is up.
+fn wait(shared: &Shared, state: &mut MutexGuard<'_, State>, jobs: usize, until: Option<Instant>) -> bool {
+    state.queue.wake_at = jobs;
+    match until {
+        None => shared.work.wait(state),
+        Some(until) => return !shared.work.wait_until(state, until).timed_out(),
+    }
+    true
 }
 
 fn write(shared: &Shared, store: &mut dyn Store, batch: &[Job], failed: bool) -> Result<(), StoreError> {
@@ -100,19 +196,22 @@ fn tell(shared: &Shared, result: &Result<(), StoreError>, failed: &mut bool) {
 }
 
 /// Brings the ledger and everybody who waits to where the store is.
-fn settle(shared: &Shared, mut batch: Vec<Job>, result: &Result<(), StoreError>, jobs: &Receiver<Job>) {
-    {
+/// Gives how many waited.
+fn settle(shared: &Shared, mut batch: Vec<Job>, result: &Result<(), StoreError>) -> usize {
+    let waiting = {
         let mut state = shared.state.lock();
         if result.is_ok() {
             state.publish(&batch);
         } else {
-            batch.extend(jobs.try_iter());
+            batch.append(&mut state.queue.jobs);
             for change in batch.iter().rev().flat_map(|job| job.changes.iter().rev()) {
                 state.ledger.apply(&change.reversed());
             }
         }
+        let waiting = state.pending;
         state.pending -= batch.len();
-    }
+        waiting
+    };
     if result.is_ok() && batch.iter().any(|job| !job.changes.is_empty()) {
         shared.published();
     }
@@ -120,4 +219,5 @@ fn settle(shared: &Shared, mut batch: Vec<Job>, result: &Result<(), StoreError>,
         // Who does not wait any more has gone: the decision stands.
         drop(job.reply.send(result.clone()));
     }
+    waiting
 }

@@ -22,7 +22,7 @@ pub struct Holding {
     /// The object.
     pub owner: Owner,
     /// Its UID; empty where it is not told.
-    pub uid: Box<str>,
+    pub uid: Arc<str>,
     /// The address space.
     pub network: NetworkName,
     /// What it holds.
@@ -159,7 +159,7 @@ impl Work<'_> {
                 prefix,
             },
             owner,
-            uid: holding.uid.clone(),
+            uid: Arc::clone(&holding.uid),
             pool: Some(pool),
             since: self.now,
             revision: Revision(0),

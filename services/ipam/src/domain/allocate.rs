@@ -89,10 +89,10 @@ pub struct Selector {
 /// A request for addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// Who asks.
-    pub owner: Owner,
+    /// Who asks. What it is given shares this value.
+    pub owner: Arc<Owner>,
     /// UID of the object; empty where it has none.
-    pub uid: Box<str>,
+    pub uid: Arc<str>,
     /// The address space.
     pub network: NetworkName,
     /// What is wanted: at least one, at most one a family.
@@ -130,9 +130,14 @@ pub struct Plan {
 impl Ledger {
     /// Decides on a request. Changes nothing: the plan's changes are for [`Ledger::apply`], before any other decision.
     pub fn plan_allocate(&self, ask: &Ask, now: Timestamp) -> Result<Plan, Refusal> {
-        let empty = Network::default();
-        let network = self.networks.get(&ask.network).unwrap_or(&empty);
-        let mut draft = Draft::new(self);
+        let empty;
+        let network = if let Some(network) = self.networks.get(&ask.network) {
+            network
+        } else {
+            empty = Network::default();
+            &empty
+        };
+        let mut draft = Draft::with_capacity(self, ask.wanted.len());
         let mut plan = Plan {
             allocations: Vec::with_capacity(ask.wanted.len()),
             ..Plan::default()
@@ -154,7 +159,7 @@ impl Ledger {
                 }
                 Err(refusal) => return Err(refusal),
             };
-            let owner = owner.get_or_insert_with(|| Arc::new(ask.owner.clone()));
+            let owner = owner.get_or_insert_with(|| Arc::clone(&ask.owner));
             let key = Key {
                 network: ask.network.clone(),
                 prefix,
@@ -162,7 +167,7 @@ impl Ledger {
             let allocation = Allocation {
                 key,
                 owner: Arc::clone(owner),
-                uid: ask.uid.clone(),
+                uid: Arc::clone(&ask.uid),
                 pool: Some(Arc::clone(pool)),
                 since: now,
                 revision: Revision(0),
@@ -235,7 +240,7 @@ fn held<'a>(
         .filter(|held| held.key.prefix.family() == want.family())
     {
         if !ask.uid.is_empty() && !held.uid.is_empty() && ask.uid != held.uid {
-            let (owner, uid) = (Box::new(ask.owner.clone()), held.uid.clone());
+            let (owner, uid) = (Box::new((*ask.owner).clone()), Arc::clone(&held.uid));
             return Err(Refusal::UidMismatch {
                 owner,
                 held: held.key.prefix,
@@ -249,7 +254,7 @@ fn held<'a>(
     }
     match other {
         Some(held) => Err(Refusal::AlreadyHolds {
-            owner: Box::new(ask.owner.clone()),
+            owner: Box::new((*ask.owner).clone()),
             held,
             wanted: want,
         }),

@@ -17,9 +17,14 @@ pub(super) struct Draft {
 
 impl Draft {
     pub(super) fn new(ledger: &Ledger) -> Self {
+        Self::with_capacity(ledger, 1)
+    }
+
+    /// With room for as many changes as are likely.
+    pub(super) fn with_capacity(ledger: &Ledger, changes: usize) -> Self {
         Self {
             revision: ledger.revision(),
-            changes: Vec::with_capacity(2),
+            changes: Vec::with_capacity(changes),
         }
     }
 

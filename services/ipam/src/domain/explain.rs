@@ -93,7 +93,7 @@ impl Ledger {
                 if let Some(taken) = network
                     .overlapping(range)
                     .next()
-                    .filter(|held| *held.owner != ask.owner)
+                    .filter(|held| held.owner != ask.owner)
                 {
                     return Some(("ADDRESS_TAKEN", format!("{prefix} is taken by {}", taken.owner)));
                 }

@@ -1,5 +1,6 @@
 //! One address space: who holds what in it, what cools down, and its pools.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -51,13 +52,57 @@ impl Pool {
     }
 }
 
+/// What one owner holds, in the order of prefixes: nearly always one address, for which no list is made.
+#[derive(Clone, Debug, PartialEq)]
+enum Held {
+    One(Arc<Allocation>),
+    More(Vec<Arc<Allocation>>),
+}
+
+impl Held {
+    fn as_slice(&self) -> &[Arc<Allocation>] {
+        match self {
+            Self::One(one) => std::slice::from_ref(one),
+            Self::More(more) => more,
+        }
+    }
+
+    fn insert(&mut self, allocation: &Arc<Allocation>) {
+        if let Self::One(one) = self {
+            *self = Self::More(vec![Arc::clone(one)]);
+        }
+        if let Self::More(more) = self {
+            let place = more.partition_point(|held| held.key.prefix < allocation.key.prefix);
+            more.insert(place, Arc::clone(allocation));
+        }
+    }
+
+    /// Takes a prefix out, and says whether nothing is left.
+    fn remove(&mut self, prefix: Prefix) -> bool {
+        let mut left = self.as_slice().iter().filter(|held| held.key.prefix != prefix);
+        match (left.next().cloned(), left.next()) {
+            (None, _) => true,
+            (Some(one), None) => {
+                *self = Self::One(one);
+                false
+            }
+            (Some(_), Some(_)) => {
+                if let Self::More(more) = self {
+                    more.retain(|held| held.key.prefix != prefix);
+                }
+                false
+            }
+        }
+    }
+}
+
 /// One address space.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Network {
     /// No two of them overlap.
     pub(super) allocations: BTreeMap<Prefix, Arc<Allocation>>,
     /// Keys are long texts: a quick hash with a random seed.
-    owners: HashMap<Arc<Owner>, Vec<Prefix>, foldhash::fast::RandomState>,
+    owners: HashMap<Arc<Owner>, Held, foldhash::fast::RandomState>,
     pub(super) cooling: BTreeMap<Prefix, Cooling>,
     /// In the order in which they are tried.
     pub(super) pools: Vec<Pool>,
@@ -70,8 +115,11 @@ pub(super) struct Network {
 impl Network {
     /// What this owner holds, in the order of prefixes.
     pub(super) fn held_by(&self, owner: &Owner) -> impl Iterator<Item = &Arc<Allocation>> {
-        let prefixes = self.owners.get(owner).map(Vec::as_slice).unwrap_or_default();
-        prefixes.iter().filter_map(|prefix| self.allocations.get(prefix))
+        self.owners
+            .get(owner)
+            .map(Held::as_slice)
+            .unwrap_or_default()
+            .iter()
     }
 
     /// The owner as its allocations share it.
@@ -157,11 +205,10 @@ impl Network {
     fn forget(&mut self, allocation: &Allocation) {
         let prefix = allocation.key.prefix;
         self.allocations.remove(&prefix);
-        if let Some(prefixes) = self.owners.get_mut(&*allocation.owner) {
-            prefixes.retain(|held| *held != prefix);
-            if prefixes.is_empty() {
-                self.owners.remove(&*allocation.owner);
-            }
+        if let Some(held) = self.owners.get_mut(&*allocation.owner)
+            && held.remove(prefix)
+        {
+            self.owners.remove(&*allocation.owner);
         }
         let range = prefix.range();
         self.each_space(prefix, |space| space.give(range.first(), range.last()));
@@ -170,9 +217,12 @@ impl Network {
     fn remember(&mut self, allocation: &Arc<Allocation>) {
         let prefix = allocation.key.prefix;
         self.allocations.insert(prefix, Arc::clone(allocation));
-        let prefixes = self.owners.entry(Arc::clone(&allocation.owner)).or_default();
-        let place = prefixes.partition_point(|held| *held < prefix);
-        prefixes.insert(place, prefix);
+        match self.owners.entry(Arc::clone(&allocation.owner)) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(Held::One(Arc::clone(allocation)));
+            }
+            Entry::Occupied(mut occupied) => occupied.get_mut().insert(allocation),
+        }
     }
 
     fn each_space(&mut self, prefix: Prefix, mut act: impl FnMut(&mut Space)) {

@@ -22,7 +22,7 @@ pub struct Allocation {
     /// Who holds it.
     pub owner: Arc<Owner>,
     /// UID of the object that holds it; empty where it was not told.
-    pub uid: Box<str>,
+    pub uid: Arc<str>,
     /// The pool that it was given from. Which pool covers it today is the ledger's to say.
     pub pool: Option<Arc<PoolId>>,
     /// Since when.

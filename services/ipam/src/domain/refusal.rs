@@ -31,7 +31,7 @@ pub enum Refusal {
         /// What is held.
         held: Prefix,
         /// By which object.
-        uid: Box<str>,
+        uid: Arc<str>,
     },
     /// The owner holds something else of that family.
     #[error("{owner} holds {held}; release or move it before asking for {wanted}")]

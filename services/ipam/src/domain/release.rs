@@ -38,7 +38,7 @@ pub struct MoveAsk {
     /// Who takes.
     pub to: Owner,
     /// UID of the object that takes.
-    pub to_uid: Box<str>,
+    pub to_uid: Arc<str>,
     /// The address space.
     pub network: NetworkName,
 }
@@ -52,7 +52,7 @@ impl Ledger {
         };
         let mut draft = Draft::new(self);
         for held in network.held_by(&ask.owner) {
-            let same = ask.uid.is_empty() || held.uid.is_empty() || ask.uid == held.uid;
+            let same = ask.uid.is_empty() || held.uid.is_empty() || *ask.uid == *held.uid;
             let meant = ask.prefixes.is_empty() || ask.prefixes.contains(&held.key.prefix);
             if same && meant {
                 self.let_go(&mut draft, network, held, now);
@@ -122,7 +122,7 @@ impl Ledger {
             .iter()
             .find(|held| !ask.to_uid.is_empty() && !held.uid.is_empty() && held.uid != ask.to_uid)
         {
-            let (owner, held, uid) = (Box::new(ask.to.clone()), other.key.prefix, other.uid.clone());
+            let (owner, held, uid) = (Box::new(ask.to.clone()), other.key.prefix, Arc::clone(&other.uid));
             return Err(Refusal::UidMismatch { owner, held, uid });
         }
         plan.allocations.clone_from(&theirs);
@@ -146,7 +146,7 @@ impl Ledger {
                     wanted: Want::Exact(prefix),
                 });
             }
-            let (owner, uid) = (Arc::clone(&to), ask.to_uid.clone());
+            let (owner, uid) = (Arc::clone(&to), Arc::clone(&ask.to_uid));
             let new = Allocation {
                 owner,
                 uid,

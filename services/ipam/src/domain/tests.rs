@@ -4,6 +4,7 @@ mod adoption;
 mod model;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use groundplane_core::{Family, Kinded as _, NetworkName, Owner, PoolSource, Prefix};
 use jiff::{SignedDuration, Timestamp};
@@ -66,7 +67,7 @@ pub(super) fn v6() -> Want {
 
 pub(super) fn ask(name: &str, wants: &[Want]) -> Ask {
     Ask {
-        owner: owner(name),
+        owner: Arc::new(owner(name)),
         uid: "".into(),
         network: NetworkName::default(),
         wanted: wants
@@ -271,7 +272,7 @@ fn pools_are_used_by_priority_then_name_and_only_by_whom_they_serve() {
     };
     named.selector.pool = Some(choice("explicit"));
     assert_eq!(give(&mut ledger, &named, at(0)).unwrap(), ["10.2.0.1/32"]);
-    named.owner = owner("f");
+    named.owner = owner("f").into();
     named.selector.pool = Some(choice("labelled"));
     assert_eq!(
         refused(&ledger, &named).0,
@@ -602,7 +603,7 @@ fn a_quota_is_asked_before_each_allocation() {
         "what is held may be asked for"
     );
     let mut elsewhere = ask("c", &[v4()]);
-    elsewhere.owner.namespace = Some("other".parse().unwrap());
+    Arc::make_mut(&mut elsewhere.owner).namespace = Some("other".parse().unwrap());
     give(&mut ledger, &elsewhere, at(0)).unwrap();
 }
 

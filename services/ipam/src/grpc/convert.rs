@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use groundplane_core::{
     AddressRange, ClusterId, Family, Name, NetworkName, Owner, OwnerKind, PoolId, PoolSource, Prefix,
@@ -17,12 +18,12 @@ use crate::domain::{
 };
 
 /// A text that must be what it says.
-pub(super) fn parse<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, IpamError> {
+pub(super) fn parse<T: FromStr<Err: Display>>(field: impl Display, text: &str) -> Result<T, IpamError> {
     text.parse()
-        .map_err(|error: T::Err| IpamError::field(field, error))
+        .map_err(|error: T::Err| IpamError::field(field.to_string(), error))
 }
 
-fn optional<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<Option<T>, IpamError> {
+fn optional<T: FromStr<Err: Display>>(field: impl Display, text: &str) -> Result<Option<T>, IpamError> {
     if text.is_empty() {
         Ok(None)
     } else {
@@ -34,14 +35,14 @@ pub(super) fn network(text: &str) -> Result<NetworkName, IpamError> {
     Ok(optional("network", text)?.unwrap_or_default())
 }
 
-pub(super) fn owner(field: &str, owner: Option<core_pb::Owner>) -> Result<Owner, IpamError> {
-    let owner = owner.ok_or_else(|| IpamError::field(field, "must be set"))?;
-    let at = |part: &str| format!("{field}.{part}");
+/// The owner in `field`. Which field that is becomes a text only where something is wrong.
+pub(super) fn owner(field: impl Display, owner: Option<core_pb::Owner>) -> Result<Owner, IpamError> {
+    let owner = owner.ok_or_else(|| IpamError::field(field.to_string(), "must be set"))?;
     Ok(Owner {
-        cluster: parse(&at("cluster"), &owner.cluster)?,
-        kind: parse(&at("kind"), &owner.kind)?,
-        namespace: optional(&at("namespace"), &owner.namespace)?,
-        name: parse(&at("name"), &owner.name)?,
+        cluster: parse(format_args!("{field}.cluster"), &owner.cluster)?,
+        kind: parse(format_args!("{field}.kind"), &owner.kind)?,
+        namespace: optional(format_args!("{field}.namespace"), &owner.namespace)?,
+        name: parse(format_args!("{field}.name"), &owner.name)?,
         slot: owner.slot.into(),
     })
 }
@@ -56,8 +57,7 @@ pub(super) fn ask(
 ) -> Result<Ask, IpamError> {
     let mut all = Vec::with_capacity(requests.len());
     for (index, request) in requests.iter().enumerate() {
-        let field = format!("requests[{index}]");
-        let wanted = wanted(&field, request)?;
+        let wanted = wanted(index, request)?;
         if all
             .iter()
             .any(|earlier: &Wanted| earlier.want.family() == wanted.want.family())
@@ -66,13 +66,13 @@ pub(super) fn ask(
                 "asks for {} a second time; use a slot of the owner",
                 wanted.want.family()
             );
-            return Err(IpamError::field(field, message));
+            return Err(IpamError::field(format!("requests[{index}]"), message));
         }
         all.push(wanted);
     }
     let network = network(network_name)?;
     Ok(Ask {
-        owner,
+        owner: Arc::new(owner),
         uid: uid.into(),
         network,
         wanted: all,
@@ -80,15 +80,16 @@ pub(super) fn ask(
     })
 }
 
-fn wanted(field: &str, request: &core_pb::AddressRequest) -> Result<Wanted, IpamError> {
-    let at = |part: &str| format!("{field}.{part}");
+fn wanted(index: usize, request: &core_pb::AddressRequest) -> Result<Wanted, IpamError> {
+    let at = |part: &str| format!("requests[{index}].{part}");
     let family = match core_pb::Family::try_from(request.family) {
         Ok(core_pb::Family::Unspecified) => None,
         Ok(core_pb::Family::Ipv4) => Some(Family::V4),
         Ok(core_pb::Family::Ipv6) => Some(Family::V6),
         Err(_) => return Err(IpamError::field(at("family"), "is not a family")),
     };
-    let want = if let Some(prefix) = optional::<Prefix>(&at("address"), &request.address)? {
+    let address = format_args!("requests[{index}].address");
+    let want = if let Some(prefix) = optional::<Prefix>(address, &request.address)? {
         if let Some(family) = family.filter(|family| *family != prefix.family()) {
             return Err(IpamError::field(
                 at("address"),
@@ -138,7 +139,7 @@ pub(super) fn prefixes(field: &str, texts: &[String]) -> Result<Vec<Prefix>, Ipa
     texts
         .iter()
         .enumerate()
-        .map(|(index, text)| parse(&format!("{field}[{index}]"), text))
+        .map(|(index, text)| parse(format_args!("{field}[{index}]"), text))
         .collect()
 }
 
@@ -146,7 +147,7 @@ pub(super) fn prefixes(field: &str, texts: &[String]) -> Result<Vec<Prefix>, Ipa
 pub(super) fn adoption(request: &pb::AdoptRequest) -> Result<(AdoptionRequest, Vec<pb::Holding>), IpamError> {
     let cluster: ClusterId = parse("cluster", &request.cluster)?;
     let kinds = request.kinds.iter().enumerate();
-    let kinds = kinds.map(|(index, kind)| parse::<OwnerKind>(&format!("kinds[{index}]"), kind));
+    let kinds = kinds.map(|(index, kind)| parse::<OwnerKind>(format_args!("kinds[{index}]"), kind));
     let kinds = kinds.collect::<Result<_, _>>()?;
     let mut holdings = Vec::with_capacity(request.holdings.len());
     let mut strange = Vec::new();
@@ -224,26 +225,24 @@ pub(super) fn read_page_token(text: &str) -> Result<Option<Key>, IpamError> {
 
 pub(super) fn owner_message(owner: &Owner) -> core_pb::Owner {
     core_pb::Owner {
-        cluster: owner.cluster.to_string(),
-        kind: owner.kind.to_string(),
-        namespace: owner
-            .namespace
-            .as_ref()
-            .map_or_else(String::new, ToString::to_string),
-        name: owner.name.to_string(),
+        cluster: owner.cluster.as_str().to_owned(),
+        kind: owner.kind.as_str().to_owned(),
+        namespace: namespace_text(owner.namespace.as_ref()),
+        name: owner.name.as_str().to_owned(),
         slot: owner.slot.to_string(),
     }
 }
 
 pub(super) fn pool_ref(id: &PoolId) -> core_pb::PoolRef {
     core_pb::PoolRef {
-        source: id.source.0.to_string(),
-        namespace: id
-            .namespace
-            .as_ref()
-            .map_or_else(String::new, ToString::to_string),
-        name: id.name.to_string(),
+        source: id.source.0.as_str().to_owned(),
+        namespace: namespace_text(id.namespace.as_ref()),
+        name: id.name.as_str().to_owned(),
     }
+}
+
+fn namespace_text(namespace: Option<&Name>) -> String {
+    namespace.map_or_else(String::new, |namespace| namespace.as_str().to_owned())
 }
 
 pub(super) fn family(family: Family) -> i32 {
@@ -262,7 +261,7 @@ fn timestamp(at: Timestamp) -> prost_types::Timestamp {
 
 pub(super) fn allocation((allocation, pool): &Placed) -> pb::Allocation {
     pb::Allocation {
-        network: allocation.key.network.to_string(),
+        network: allocation.key.network.as_str().to_owned(),
         prefix: allocation.key.prefix.to_string(),
         owner: Some(owner_message(&allocation.owner)),
         owner_uid: allocation.uid.to_string(),

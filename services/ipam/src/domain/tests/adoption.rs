@@ -104,9 +104,9 @@ fn where_two_live_objects_claim_an_address_the_recorded_one_keeps_it() {
 fn nothing_is_taken_from_whom_the_snapshot_does_not_cover() {
     let mut ledger = ledger(&[pool("a", &["10.0.0.0/24"])]);
     let mut other_cluster = ask("web", &[Want::Exact(prefix("10.0.0.1"))]);
-    other_cluster.owner.cluster = "west".parse().unwrap();
+    Arc::make_mut(&mut other_cluster.owner).cluster = "west".parse().unwrap();
     let mut other_kind = ask("pod", &[Want::Exact(prefix("10.0.0.2"))]);
-    other_kind.owner.kind = OwnerKind::Pod;
+    Arc::make_mut(&mut other_kind.owner).kind = OwnerKind::Pod;
     let recent = ask("recent", &[Want::Exact(prefix("10.0.0.3"))]);
     for ask in [&other_cluster, &other_kind, &recent] {
         give(&mut ledger, ask, at(0)).unwrap();
