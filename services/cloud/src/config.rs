@@ -241,7 +241,7 @@ pub fn connect(config: &CloudConfig, context: &Context) -> Result<Cloud, Connect
         DriverName::Static => Ok(fixed::connect(&config.fixed)),
         DriverName::Equinix => {
             let metrics = context.metrics.register(HttpMetrics::register);
-            equinix::connect(&config.equinix, metrics, context)
+            equinix::connect(&config.equinix, config.endpoint.clone(), metrics, context)
         }
     }
 }

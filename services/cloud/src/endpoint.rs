@@ -45,6 +45,12 @@ pub trait EndpointIps: Send + Sync + 'static {
     /// Does [`EndpointIps::reassign`] move it in one step? Else it is taken away first, then assigned.
     fn moves_atomically(&self) -> bool;
 
+    /// The machine, by the id that [`EndpointAssignment::machine`] has for it; `None`: not a machine of this cloud. A cloud that knows a
+    /// machine by several ids says which one is meant, so that it is not taken for another one.
+    fn machine(&self, id: &ProviderId) -> Option<ProviderId> {
+        Some(id.clone())
+    }
+
     /// The endpoint, read now.
     ///
     /// # Errors
@@ -55,13 +61,14 @@ pub trait EndpointIps: Send + Sync + 'static {
     /// Gives an address that nobody holds to a machine.
     ///
     /// # Errors
-    /// `AlreadyExists`: somebody holds it. `NotFound`: no such machine. `Timeout`: it may have happened; read before trying again.
+    /// `AlreadyExists`: somebody holds it. `NotFound`: no such machine. `Timeout` and `Unavailable`: it may have happened; read before trying
+    /// again.
     async fn assign(&self, address: IpAddr, machine: &ProviderId) -> Result<EndpointAssignment, CloudError>;
 
-    /// Takes an assignment away, by its id.
+    /// Takes an assignment away, by its id. Asks the cloud once: after a call without an answer the next may find its own deed.
     ///
     /// # Errors
-    /// `NotFound`: it is gone; somebody else was quicker.
+    /// `NotFound`: it was gone before; somebody else was quicker. `Timeout` and `Unavailable`: it may have happened; read.
     async fn unassign(&self, assignment_id: &str) -> Result<(), CloudError>;
 
     /// Moves the address to a machine, whoever holds it, in one step.

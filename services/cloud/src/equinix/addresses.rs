@@ -20,7 +20,7 @@ const USAGE: &str = "usage=cloud-provider-equinix-metal-auto";
 /// What people see in the console; the cloud's own controller writes the same.
 const DETAILS: &str = "Equinix Metal Kubernetes CCM auto-generated for Load Balancer";
 
-const LIST: List = List {
+pub(super) const LIST: List = List {
     operation: "list reservations",
     route: "/projects/{pid}/ips",
     path: "ips",
