@@ -7,15 +7,18 @@
 )]
 
 use groundplane_bgp::{Config, start};
+use groundplane_cloud::testing::{FakeCloud, Operation};
 use groundplane_cloud::{
-    CloudConfig, DriverName, EquinixBgp, EquinixConfig, StaticBgp, StaticConfig, connect,
+    BgpProject, Cloud, CloudConfig, DriverName, EquinixBgp, EquinixConfig, Neighbors, Peer, StaticBgp,
+    StaticConfig, connect,
 };
 use groundplane_core::ErrorKind;
+use groundplane_proto::FILE_DESCRIPTOR_SET;
 use groundplane_proto::bgp::v1 as proto;
 use groundplane_proto::bgp::v1::bgp_service_client::BgpServiceClient;
 use groundplane_runtime::Context;
 use groundplane_runtime::config::SecretFile;
-use groundplane_runtime::grpc::{Channel, Listen, RpcError, Server, Target, channel, memory};
+use groundplane_runtime::grpc::{Channel, RpcError, Server};
 use groundplane_sandbox::{
     Action, BgpStatus, DeviceId, DeviceOptions, FaultRule, Project, ProjectOptions, Sandbox,
 };
@@ -37,15 +40,13 @@ struct Bgp {
 impl Bgp {
     async fn start(config: &CloudConfig) -> Self {
         let context = Context::new();
-        let cloud = connect(config, &context).unwrap();
+        Self::over(connect(config, &context).unwrap(), context).await
+    }
+
+    async fn over(cloud: Cloud, context: Context) -> Self {
         let routes = start(Config::default(), cloud, &context).await.unwrap();
-        let (listener, connector) = memory();
-        let server = Server::new("bgp", &context)
-            .routes(routes)
-            .listen(Listen::Memory(listener));
-        server.start().await.unwrap();
-        let channel = channel(&Target::Memory(connector), None).unwrap();
-        let channel = channel.describe(groundplane_proto::FILE_DESCRIPTOR_SET).unwrap();
+        let server = Server::new("bgp", &context).routes(routes);
+        let channel = server.within(FILE_DESCRIPTOR_SET).await.unwrap();
         Self {
             context,
             client: BgpServiceClient::new(channel),
@@ -455,4 +456,105 @@ async fn peers_of_the_table_follow_the_labels_of_the_node() {
     );
     request.labels.insert("rack".to_owned(), "b".to_owned());
     assert_eq!(bgp.machine(request).await.unwrap().peers.len(), 2);
+}
+
+/// A project that waits for a person is asked about again, though not by each call.
+#[tokio::test(start_paused = true)]
+async fn a_project_that_waits_for_approval_is_asked_about_again() {
+    let cloud = FakeCloud::new();
+    let project = |pending| BgpProject {
+        enabled: true,
+        pending,
+        local_asn: 64_999,
+        password: None,
+    };
+    cloud.set_project(Some(project(true)));
+    let bgp = Bgp::over(cloud.cloud(), Context::new()).await;
+    for _ in 0..3 {
+        assert!(bgp.project().await.unwrap().pending);
+    }
+    assert_eq!(cloud.calls(Operation::ReadProject), 1);
+    cloud.set_project(Some(project(false)));
+    tokio::time::advance(std::time::Duration::from_secs(31)).await;
+    assert!(!bgp.project().await.unwrap().pending);
+    assert_eq!(cloud.calls(Operation::EnableBgp), 0);
+}
+
+/// E32 (part): peers that vanish all at once are more likely a fault than the truth: they stay, until somebody insists.
+#[tokio::test(start_paused = true)]
+async fn peers_that_vanish_stay_until_somebody_insists() {
+    let cloud = FakeCloud::new();
+    let id = cloud.add_machine("m1", &["10.0.0.1".parse().unwrap()]).unwrap();
+    let peer = Peer {
+        address: "169.254.255.1".parse().unwrap(),
+        asn: 65_530,
+        local_asn: 65_000,
+        source: None,
+        password: None,
+        multihop: true,
+        port: None,
+    };
+    let told = |peers| Neighbors {
+        peers,
+        private_network: None,
+    };
+    cloud.set_neighbors(&id, told(vec![peer]));
+    let bgp = Bgp::over(cloud.cloud(), Context::new()).await;
+    let mut request = proto::EnsureMachineRequest {
+        provider_id: id.to_string(),
+        node: "m1".to_owned(),
+        ..proto::EnsureMachineRequest::default()
+    };
+    let before = bgp.machine(request.clone()).await.unwrap();
+    assert_eq!((before.peers.len(), before.pending), (1, false));
+    cloud.set_neighbors(&id, told(vec![]));
+    let asked = cloud.calls(Operation::ReadNeighbors);
+    tokio::time::advance(std::time::Duration::from_secs(7 * 3600)).await;
+    assert_eq!(bgp.machine(request.clone()).await.unwrap(), before);
+    assert_eq!(cloud.calls(Operation::ReadNeighbors), asked + 1, "it was looked");
+    request.fresh = true;
+    let answer = bgp.machine(request).await.unwrap();
+    assert_eq!((answer.peers.len(), answer.pending), (0, true));
+}
+
+#[tokio::test]
+async fn peers_are_listed_by_pages_and_a_made_up_page_is_refused() {
+    let cloud = FakeCloud::new();
+    let bgp = Bgp::over(cloud.cloud(), Context::new()).await;
+    for name in ["m3", "m1", "m2"] {
+        let id = cloud.add_machine(name, &["10.0.0.1".parse().unwrap()]).unwrap();
+        let request = proto::EnsureMachineRequest {
+            provider_id: id.into(),
+            ..proto::EnsureMachineRequest::default()
+        };
+        bgp.machine(request).await.unwrap();
+    }
+    let page = |page_token: String| {
+        let mut client = bgp.client.clone();
+        async move {
+            let page_size = 2;
+            client
+                .list_peers(proto::ListPeersRequest {
+                    page_size,
+                    page_token,
+                })
+                .await
+                .map(tonic::Response::into_inner)
+        }
+    };
+    let ids = |page: &proto::ListPeersResponse| -> Vec<String> {
+        page.machines
+            .iter()
+            .map(|machine| machine.provider_id.clone())
+            .collect()
+    };
+    let first = page(String::new()).await.unwrap();
+    assert_eq!(ids(&first), ["fake://m1", "fake://m2"]);
+    let last = page(first.next_page_token).await.unwrap();
+    assert_eq!(
+        (ids(&last).as_slice(), last.next_page_token.as_str()),
+        (&["fake://m3".to_owned()][..], "")
+    );
+    let refused = page("fake://m1".to_owned()).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::InvalidArgument);
 }

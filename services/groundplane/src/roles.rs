@@ -20,7 +20,7 @@ use tracing::{info, warn};
 
 use crate::args::ServeArgs;
 use crate::config::Config;
-use crate::wiring::{Addresses, connect, within};
+use crate::wiring::{Addresses, connect};
 
 /// Where `ctl` looks for a gateway, and where one listens, unless told otherwise.
 pub(crate) const GATEWAY_TARGET: &str = "http://127.0.0.1:9470";
@@ -171,12 +171,8 @@ impl Process {
 
     /// Serves a service in memory, and returns the way to it.
     async fn inside(&self, name: &'static str, routes: Routes) -> anyhow::Result<Channel> {
-        let (listener, channel) = within()?;
-        let server = Server::new(name, &self.context)
-            .listen(Listen::Memory(listener))
-            .routes(routes);
-        server.reflection(false, FILE_DESCRIPTOR_SET).start().await?;
-        Ok(channel)
+        let server = Server::new(name, &self.context).routes(routes);
+        Ok(server.within(FILE_DESCRIPTOR_SET).await?)
     }
 
     /// The services that a gateway calls, by address.

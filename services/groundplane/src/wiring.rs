@@ -1,7 +1,7 @@
-//! How the services reach each other: in memory within one process, by address between processes.
+//! Where the services are that run in other processes.
 
 use groundplane_runtime::config::Problem;
-use groundplane_runtime::grpc::{Channel, ChannelError, MemoryListener, Target, channel, memory};
+use groundplane_runtime::grpc::{Channel, ChannelError, Target, channel};
 use groundplane_runtime::tls::ClientTls;
 use serde::{Deserialize, Serialize};
 
@@ -77,10 +77,4 @@ impl Addresses {
 pub(crate) fn connect(target: &Target, tls: Option<&ClientTls>) -> anyhow::Result<Channel> {
     let channel = channel(target, tls).map_err(|error: ChannelError| anyhow::anyhow!(error))?;
     Ok(channel.describe(groundplane_proto::FILE_DESCRIPTOR_SET)?)
-}
-
-/// Both ends of a service that is called within this process.
-pub(crate) fn within() -> anyhow::Result<(MemoryListener, Channel)> {
-    let (listener, connector) = memory();
-    Ok((listener, connect(&Target::Memory(connector), None)?))
 }

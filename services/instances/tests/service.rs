@@ -9,14 +9,19 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use groundplane_cloud::{CloudConfig, DriverName, EquinixConfig, StaticConfig, StaticMachine, connect};
+use groundplane_cloud::testing::{FakeCloud, Operation};
+use groundplane_cloud::{
+    Cloud, CloudConfig, CloudError, CloudErrorKind, DriverName, EquinixConfig, PowerState, StaticConfig,
+    StaticMachine, connect,
+};
 use groundplane_core::{ErrorKind, FixedClock};
 use groundplane_instances::{Config, start};
+use groundplane_proto::FILE_DESCRIPTOR_SET;
 use groundplane_proto::instances::v1 as proto;
 use groundplane_proto::instances::v1::instances_service_client::InstancesServiceClient;
 use groundplane_runtime::Context;
 use groundplane_runtime::config::SecretFile;
-use groundplane_runtime::grpc::{Channel, Listen, RpcError, Server, Target, channel, memory};
+use groundplane_runtime::grpc::{Channel, RpcError, Server};
 use groundplane_sandbox::{Action, DeviceOptions, DeviceState, FaultRule, Project, ProjectOptions, Sandbox};
 use pretty_assertions::assert_eq;
 use tempfile::TempDir;
@@ -36,15 +41,13 @@ impl Instances {
     }
 
     async fn start_in(config: &CloudConfig, context: Context) -> Self {
-        let cloud = connect(config, &context).unwrap();
+        Self::over(connect(config, &context).unwrap(), context).await
+    }
+
+    async fn over(cloud: Cloud, context: Context) -> Self {
         let routes = start(Config::default(), cloud, &context).await.unwrap();
-        let (listener, connector) = memory();
-        let server = Server::new("instances", &context)
-            .routes(routes)
-            .listen(Listen::Memory(listener));
-        server.start().await.unwrap();
-        let channel = channel(&Target::Memory(connector), None).unwrap();
-        let channel = channel.describe(groundplane_proto::FILE_DESCRIPTOR_SET).unwrap();
+        let server = Server::new("instances", &context).routes(routes);
+        let channel = server.within(FILE_DESCRIPTOR_SET).await.unwrap();
         Self {
             context,
             client: InstancesServiceClient::new(channel),
@@ -447,4 +450,36 @@ async fn routes_are_unimplemented() {
         .await
         .unwrap_err();
     assert_eq!(status.code(), tonic::Code::Unimplemented);
+}
+
+/// E20 (part): whatever kind of error a driver makes of a list that failed, it is not absence. Only the machine's absence from a list is.
+#[tokio::test]
+async fn a_list_that_is_not_found_is_not_absence() {
+    let cloud = FakeCloud::new();
+    let id = cloud.add_machine("n1", &["10.0.0.1".parse().unwrap()]).unwrap();
+    let instances = Instances::over(cloud.cloud(), Context::new()).await;
+    instances.context.health.ready().await;
+    for kind in [
+        CloudErrorKind::NotFound,
+        CloudErrorKind::Denied,
+        CloudErrorKind::Unauthenticated,
+        CloudErrorKind::Refused,
+        CloudErrorKind::Timeout,
+    ] {
+        cloud.fail(
+            Operation::ListMachines,
+            CloudError::new(kind, "list machines", "no"),
+        );
+        let error = instances.fresh(id.as_str()).await.unwrap_err();
+        assert_ne!(error.kind, ErrorKind::NotFound, "{kind:?}");
+        assert_ne!(error.reason, "MACHINE_NOT_FOUND", "{kind:?}");
+    }
+    cloud.set_power(&id, PowerState::Off);
+    let machine = instances.fresh(id.as_str()).await.unwrap();
+    assert_eq!(machine.power(), proto::PowerState::Off);
+    cloud.remove_machine(&id);
+    assert_eq!(
+        said(&instances.fresh(id.as_str()).await.unwrap_err()),
+        (ErrorKind::NotFound, "MACHINE_NOT_FOUND")
+    );
 }

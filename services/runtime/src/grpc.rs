@@ -20,7 +20,7 @@ pub use call::{Policy, call};
 pub use channel::{CALL_DEADLINE, Channel, ChannelError, ParseTargetError, Target, channel};
 pub use connection::Peer;
 pub use listen::{BindError, BoundAddress, Listen, ParseListenError};
-pub use memory::{MemoryConnector, MemoryListener, memory};
+pub use memory::{MemoryConnector, MemoryListener, WithinError, memory};
 pub use page::Page;
 pub use server::{BoundServer, Limits, Server};
 pub use status::{Details, RpcError, forward, status};

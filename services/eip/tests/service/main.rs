@@ -6,6 +6,7 @@
     reason = "test code outside of test functions"
 )]
 
+mod any_cloud;
 mod cloud;
 mod pools;
 mod world;

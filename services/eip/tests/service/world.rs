@@ -1,13 +1,14 @@
 //! The service in this process, its client, and the cloud in a box behind it.
 
-use groundplane_cloud::{CloudConfig, DriverName, EquinixConfig, connect};
+use groundplane_cloud::{Cloud, CloudConfig, DriverName, EquinixConfig, connect};
 use groundplane_eip::{Config, start};
+use groundplane_proto::FILE_DESCRIPTOR_SET;
 use groundplane_proto::core::v1 as core;
 use groundplane_proto::eip::v1 as eip;
 use groundplane_proto::eip::v1::eip_service_client::EipServiceClient;
 use groundplane_runtime::Context;
 use groundplane_runtime::config::SecretFile;
-use groundplane_runtime::grpc::{Channel, Listen, RpcError, Server, Target, channel, memory};
+use groundplane_runtime::grpc::{Channel, RpcError, Server};
 use groundplane_sandbox::{Project, ProjectOptions, Sandbox};
 use tempfile::TempDir;
 use tonic::Status;
@@ -61,26 +62,14 @@ impl World {
             ..CloudConfig::default()
         };
         let cloud = connect(&config, &context).unwrap();
-        let routes = start(Config::default(), cloud, None, &context).await.unwrap();
-        let channel = serve(&context, "eip", routes).await;
-        Process {
-            context,
-            client: EipServiceClient::new(channel),
-        }
+        Process::start(cloud, context).await
     }
 }
 
 /// Serves in memory.
 pub(crate) async fn serve(context: &Context, name: &'static str, routes: Routes) -> Channel {
-    let (listener, connector) = memory();
-    let server = Server::new(name, context)
-        .routes(routes)
-        .listen(Listen::Memory(listener));
-    server.start().await.unwrap();
-    let described = channel(&Target::Memory(connector), None).unwrap();
-    described
-        .describe(groundplane_proto::FILE_DESCRIPTOR_SET)
-        .unwrap()
+    let server = Server::new(name, context).routes(routes);
+    server.within(FILE_DESCRIPTOR_SET).await.unwrap()
 }
 
 /// A running service.
@@ -91,6 +80,13 @@ pub(crate) struct Process {
 }
 
 impl Process {
+    /// Over a cloud that gives addresses.
+    pub(crate) async fn start(cloud: Cloud, context: Context) -> Self {
+        let routes = start(Config::default(), cloud, None, &context).await.unwrap();
+        let client = EipServiceClient::new(serve(&context, "eip", routes).await);
+        Self { context, client }
+    }
+
     pub(crate) async fn ensure(
         &self,
         request: eip::EnsureAddressRequest,

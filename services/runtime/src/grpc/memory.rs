@@ -8,6 +8,8 @@ use parking_lot::Mutex;
 use tokio::io::DuplexStream;
 use tokio::sync::mpsc;
 
+use super::{BindError, Channel, ChannelError, Listen, Server, Target, channel};
+
 /// Bytes that one side may be ahead of the other: an HTTP/2 window.
 const PIPE: usize = 64 * 1024;
 
@@ -23,6 +25,34 @@ pub fn memory() -> (MemoryListener, MemoryConnector) {
         },
         MemoryConnector { outgoing: send },
     )
+}
+
+/// Why a service cannot be served within its process. A defect, where the contracts are those that were compiled in.
+#[derive(Debug, thiserror::Error)]
+pub enum WithinError {
+    /// The server's side.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The client's side.
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
+    /// The contracts are no descriptor set.
+    #[error("the contracts cannot be read")]
+    Contracts(#[from] prost::DecodeError),
+}
+
+impl Server {
+    /// Serves within the process, and returns the way there. Both sides know `contracts`, a serialised descriptor set.
+    ///
+    /// # Errors
+    /// `contracts` are no descriptor set.
+    pub async fn within(self, contracts: &'static [u8]) -> Result<Channel, WithinError> {
+        let (listener, connector) = memory();
+        let channel = channel(&Target::Memory(connector), None)?.describe(contracts)?;
+        let server = self.listen(Listen::Memory(listener));
+        server.reflection(false, contracts).start().await?;
+        Ok(channel)
+    }
 }
 
 /// Where in-memory connections arrive. One server takes it; clones are the same listener.

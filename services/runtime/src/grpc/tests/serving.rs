@@ -54,6 +54,16 @@ async fn a_server_answers_on_tcp_unix_and_memory_at_once() {
 }
 
 #[tokio::test]
+async fn a_server_within_the_process_is_reached_by_its_channel() {
+    let context = Context::new();
+    let (server, _did) = server(&context);
+    let channel = server.within(descriptor_set()).await.unwrap();
+    assert_eq!(echo(&channel).await.unwrap().into_inner(), "hello");
+    let broken = Server::new("test", &context).within(b"no descriptors");
+    assert!(broken.await.is_err());
+}
+
+#[tokio::test]
 async fn a_stale_unix_socket_is_replaced_and_a_live_one_is_not() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("test.sock");
