@@ -11,10 +11,11 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 
 pub(crate) use bgp::{BgpRequest, SessionRequest};
-pub(crate) use reservations::ReservationRequest;
+pub(crate) use reservations::{IfHeld, ReservationRequest};
 
 use crate::addressing::{AddressPlan, UsedBlocks};
 use crate::error::ApiError;
+use crate::holders::Holders;
 use crate::ident::{
     AssignmentId, DeviceId, IdSource, ProjectId, ReservationId, SessionId, digest, mix, uuid_of,
 };
@@ -159,6 +160,7 @@ pub(crate) struct ProjectState {
     pub(crate) assignments: HashMap<AssignmentId, Assignment>,
     pub(crate) sessions: Ordered<SessionId, Session>,
     pub(crate) bgp: Option<BgpConfig>,
+    pub(crate) holders: Holders,
     ids: IdSource,
     plan: AddressPlan,
     /// Blocks that can be assigned, by first address.
@@ -189,6 +191,7 @@ impl ProjectState {
             assignments: HashMap::new(),
             sessions: Ordered::default(),
             bgp: None,
+            holders: Holders::new(),
             ids: IdSource::new(seed),
             plan: AddressPlan::new(number),
             blocks: UsedBlocks::new(),

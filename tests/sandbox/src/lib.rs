@@ -39,6 +39,7 @@ mod api;
 mod cloud;
 mod error;
 mod fault;
+mod holders;
 mod http;
 mod ident;
 mod journal;
@@ -53,6 +54,7 @@ mod shapes;
 
 pub use cloud::SetupError;
 pub use fault::{Action, FaultId, FaultRule, FaultStatus, Faults, RandomPlan, StatusFault, When};
+pub use holders::{HolderChange, most_holders};
 pub use ident::{AssignmentId, DeviceId, ProjectId, ReservationId, SessionId};
 pub use journal::{Entry, Journal};
 pub use model::{

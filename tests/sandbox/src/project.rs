@@ -4,8 +4,9 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::cloud::{ProjectState, SetupError};
+use crate::cloud::{IfHeld, ProjectState, SetupError};
 use crate::fault::{FaultId, FaultRule, RandomPlan};
+use crate::holders::HolderChange;
 use crate::http::Shared;
 use crate::ident::{AssignmentId, DeviceId, ProjectId, ReservationId, SessionId};
 use crate::journal::Journal;
@@ -275,12 +276,70 @@ impl Project {
     /// Where the API would refuse.
     #[track_caller]
     pub fn assign(&self, id: DeviceId, address: IpAddr) -> AssignmentId {
+        self.give(id, address, IfHeld::Refuse)
+    }
+
+    /// Puts a reserved address onto a machine, though another may hold it.
+    ///
+    /// # Panics
+    /// Where the API would refuse, but for the other holder.
+    #[track_caller]
+    pub fn assign_beside(&self, id: DeviceId, address: IpAddr) -> AssignmentId {
+        self.give(id, address, IfHeld::Share)
+    }
+
+    #[track_caller]
+    fn give(&self, id: DeviceId, address: IpAddr, if_held: IfHeld) -> AssignmentId {
         let now = self.shared.now();
         must(self.work(|project| {
             project
-                .assign(id, &address.to_string(), now)
+                .assign(id, &address.to_string(), if_held, now)
                 .map_err(|error| SetupError::Invalid(error.to_string()))
         }))
+    }
+
+    /// Takes an assignment away, as somebody else would.
+    ///
+    /// # Panics
+    /// Where the API would refuse.
+    #[track_caller]
+    pub fn unassign(&self, id: AssignmentId) {
+        must(self.work(|project| {
+            project
+                .unassign(id)
+                .map_err(|error| SetupError::Invalid(error.to_string()))
+        }));
+    }
+
+    /// Who holds the address now.
+    pub fn holders(&self, address: IpAddr) -> Vec<Assignment> {
+        let mut found = self.assignments();
+        found.retain(|row| row.address == address);
+        found
+    }
+
+    /// Who held the address, change by change.
+    pub fn holder_changes(&self, address: IpAddr) -> Vec<HolderChange> {
+        self.read(|project| project.holders.of(address).cloned().collect())
+    }
+
+    /// Waits until the holders of the address are as wanted; looks at each change, and at nothing else. Waits for as long as it takes.
+    pub async fn until_held(
+        &self,
+        address: IpAddr,
+        is_wanted: impl Fn(&[Assignment]) -> bool,
+    ) -> Vec<Assignment> {
+        // Before the look, so that no change falls between.
+        let mut changes = self.read(|project| project.holders.watch());
+        loop {
+            changes.mark_unchanged();
+            let holders = self.holders(address);
+            if is_wanted(&holders) {
+                return holders;
+            }
+            // The project is never forgotten, so that its changes never end.
+            changes.changed().await.ok();
+        }
     }
 
     /// Changes how many addresses may be reserved; `None`: any number.

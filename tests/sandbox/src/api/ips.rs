@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{Ask, Ips, Reply};
-use crate::cloud::{Cloud, ProjectState, ReservationRequest};
+use crate::cloud::{Cloud, IfHeld, ProjectState, ReservationRequest};
 use crate::error::ApiError;
 use crate::ident::{AssignmentId, DeviceId, ProjectId, ReservationId};
 use crate::model::{Assignment, Reservation};
@@ -175,7 +175,7 @@ struct Assign {
 pub(super) fn assign(cloud: &mut Cloud, ask: &Ask<'_>) -> Result<Reply, ApiError> {
     let id: DeviceId = ask.id()?;
     let project = cloud.open(ask.access, "device", |project| project.devices.contains(id))?;
-    let made = project.assign(id, &ask.json::<Assign>()?.address, ask.now)?;
+    let made = project.assign(id, &ask.json::<Assign>()?.address, IfHeld::Refuse, ask.now)?;
     let row = project.assignments.get(&made).ok_or(ApiError::NotFound)?;
     Reply::created(&assignment(project, row, ask.query))
 }

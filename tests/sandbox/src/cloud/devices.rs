@@ -192,6 +192,7 @@ impl ProjectState {
         {
             block.assignments.retain(|other| *other != id);
         }
+        self.holders.record(&assignment, false);
         Some(assignment)
     }
 

@@ -76,6 +76,15 @@ impl ReservationRequest {
     }
 }
 
+/// What becomes of an assignment of an address that has a holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IfHeld {
+    /// As the API does.
+    Refuse,
+    /// As people have seen it all the same.
+    Share,
+}
+
 fn family_of(kind: ReservationKind) -> Family {
     if kind == ReservationKind::PublicIpv6 {
         Family::V6
@@ -302,6 +311,7 @@ impl ProjectState {
         &mut self,
         device: DeviceId,
         text: &str,
+        if_held: IfHeld,
         now: Timestamp,
     ) -> Result<AssignmentId, ApiError> {
         let invalid = || ApiError::unprocessable(format!("address {text} is not valid"));
@@ -336,7 +346,7 @@ impl ProjectState {
                 let (start, end) = bounds(other.address, other.cidr);
                 start <= last && first <= end
             });
-        if taken {
+        if taken && if_held == IfHeld::Refuse {
             return Err(ApiError::unprocessable("Address has already been taken"));
         }
         let public = row.kind != ReservationKind::PrivateIpv4;
@@ -351,6 +361,7 @@ impl ProjectState {
             reservation: Some(block),
             created_at: now,
         };
+        self.holders.record(&assignment, true);
         self.assignments.insert(id, assignment);
         if let Some(row) = self.reservations.get_mut(block) {
             row.assignments.push(id);

@@ -1,6 +1,8 @@
 //! `/sandbox/v1`: what the library offers in process, for tests and tools in other processes. Nobody is asked
 //! for a token here, so it must be reachable by friends only.
 
+mod holders;
+
 use std::net::IpAddr;
 
 use axum::Router;
@@ -84,6 +86,7 @@ pub(super) fn router() -> Router<Shared> {
             get(list_reservations).post(add_reservation),
         )
         .route(&at("/projects/{pid}/sessions"), get(list_sessions))
+        .route(&at("/projects/{pid}/holders"), get(holders::holders))
         .route(&at("/devices/{id}"), patch(change_device).delete(remove_device))
         .route(&at("/reservations/{id}"), patch(decide_reservation))
         .route(

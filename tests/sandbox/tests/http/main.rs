@@ -11,6 +11,7 @@ mod bgp;
 mod binary;
 mod devices;
 mod faults;
+mod holders;
 mod ips;
 mod journal;
 mod scale;
