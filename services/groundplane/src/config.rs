@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use groundplane_cloud::{CloudConfig, DriverName, EquinixConfig, StaticConfig};
+use groundplane_cloud::{CloudConfig, DriverName, EquinixConfig, RemoteConfig, StaticConfig};
 use groundplane_core::ClusterId;
 pub(crate) use groundplane_runtime::config::ConfigErrors;
 use groundplane_runtime::config::{Document, Problem};
@@ -31,6 +31,7 @@ pub(crate) struct Config {
     #[serde(rename = "static")]
     pub(crate) fixed: StaticConfig,
     pub(crate) equinix: EquinixConfig,
+    pub(crate) remote: RemoteConfig,
 }
 
 impl Config {
@@ -77,6 +78,7 @@ impl Config {
             driver: self.driver,
             fixed: self.fixed.clone(),
             equinix: self.equinix.clone(),
+            remote: self.remote.clone(),
             endpoint: None,
         }
     }
@@ -92,6 +94,9 @@ impl Config {
         gateway
     }
 }
+
+#[cfg(test)]
+mod documented;
 
 #[cfg(test)]
 mod tests {
