@@ -1,9 +1,11 @@
 //! Use cases.
 
 mod cloud;
+mod endpoint;
 mod turns;
 
 pub(crate) use cloud::{Answer, CloudEips, Given, Missing};
+pub(crate) use endpoint::{ApiEndpoint, Moved, Seen};
 
 use crate::adapters::Pools;
 

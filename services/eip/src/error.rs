@@ -1,9 +1,13 @@
 //! What can go wrong, and the statuses of that.
 
+mod endpoint;
+
 use groundplane_cloud::CloudError;
 use groundplane_core::{ErrorKind, Family, Kinded, Prefix};
 use groundplane_runtime::grpc::{Details, RpcError, forward, status};
 use tonic::Status;
+
+pub(crate) use endpoint::EndpointError;
 
 /// A call that failed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -31,6 +35,8 @@ pub(crate) enum EipError {
     NetworkUnsupported(String),
     #[error("pool `{0}`: addresses come from the cloud, which has no pools")]
     PoolNotFound(String),
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
     #[error(transparent)]
     Ipam(#[from] RpcError),
     #[error("{0} is not offered by this driver")]
@@ -74,6 +80,7 @@ impl Kinded for EipError {
                 ErrorKind::Unsupported
             }
             Self::PoolNotFound(_) => ErrorKind::NotFound,
+            Self::Endpoint(error) => error.kind(),
             Self::Ipam(error) => error.kind,
         }
     }
@@ -89,6 +96,7 @@ impl Kinded for EipError {
             Self::FamilyUnsupported(_) => "FAMILY_UNSUPPORTED",
             Self::NetworkUnsupported(_) => "NETWORK_UNSUPPORTED",
             Self::PoolNotFound(_) => "POOL_NOT_FOUND",
+            Self::Endpoint(error) => error.reason(),
             Self::Ipam(error) => error.reason(),
             Self::Unsupported(_) => "NOT_IMPLEMENTED",
         }
@@ -100,6 +108,7 @@ impl From<EipError> for Status {
         let mut details = Details::default();
         match &error {
             EipError::Ipam(error) => return forward("eip", error),
+            EipError::Endpoint(error) => details = error.details(),
             EipError::Invalid { field, message } => details.violations.push((field.clone(), message.clone())),
             EipError::Cloud(error) | EipError::Unanswered(error) => details.retry_after = error.retry_after,
             EipError::Taken {

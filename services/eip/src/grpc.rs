@@ -1,22 +1,26 @@
 //! The RPC surface: parse, call, convert.
 
 mod convert;
+mod endpoint;
 
 use groundplane_proto::eip::v1 as proto;
 use groundplane_proto::eip::v1::eip_service_server::EipService;
 use groundplane_runtime::grpc::{Page, timestamp};
 use tonic::{Request, Response, Status};
 
-use crate::app::Eip;
+use crate::app::{ApiEndpoint, Eip};
 use crate::error::EipError;
 
 /// The service as tonic sees it.
 #[derive(Debug)]
-pub(crate) struct Rpc(Eip);
+pub(crate) struct Rpc {
+    addresses: Eip,
+    endpoint: ApiEndpoint,
+}
 
 impl Rpc {
-    pub(crate) fn new(eip: Eip) -> Self {
-        Self(eip)
+    pub(crate) fn new(addresses: Eip, endpoint: ApiEndpoint) -> Self {
+        Self { addresses, endpoint }
     }
 }
 
@@ -30,7 +34,7 @@ impl EipService for Rpc {
         &self,
         request: Request<proto::EnsureAddressRequest>,
     ) -> Result<Response<proto::EnsureAddressResponse>, Status> {
-        let answer = match &self.0 {
+        let answer = match &self.addresses {
             Eip::Pools(pools) => pools.ensure(request).await?,
             Eip::Cloud(cloud) => cloud.ensure(&convert::ask(request.into_inner())?).await?.into(),
         };
@@ -41,7 +45,7 @@ impl EipService for Rpc {
         &self,
         request: Request<proto::ReleaseAddressRequest>,
     ) -> Result<Response<proto::ReleaseAddressResponse>, Status> {
-        let cloud = match &self.0 {
+        let cloud = match &self.addresses {
             Eip::Pools(pools) => return Ok(Response::new(pools.release(request).await?)),
             Eip::Cloud(cloud) => cloud,
         };
@@ -56,7 +60,7 @@ impl EipService for Rpc {
         &self,
         request: Request<proto::ListAddressesRequest>,
     ) -> Result<Response<proto::ListAddressesResponse>, Status> {
-        let cloud = match &self.0 {
+        let cloud = match &self.addresses {
             Eip::Pools(pools) => return Ok(Response::new(pools.list(request).await?)),
             Eip::Cloud(cloud) => cloud,
         };
@@ -88,15 +92,17 @@ impl EipService for Rpc {
 
     async fn get_endpoint(
         &self,
-        _: Request<proto::GetEndpointRequest>,
+        request: Request<proto::GetEndpointRequest>,
     ) -> Result<Response<proto::GetEndpointResponse>, Status> {
-        unsupported("an API endpoint that moves")
+        convert::cluster(&request.into_inner().cluster)?;
+        Ok(Response::new(self.endpoint.get().await?.into()))
     }
 
     async fn move_endpoint(
         &self,
-        _: Request<proto::MoveEndpointRequest>,
+        request: Request<proto::MoveEndpointRequest>,
     ) -> Result<Response<proto::MoveEndpointResponse>, Status> {
-        unsupported("an API endpoint that moves")
+        let wish = endpoint::wish(&request.into_inner())?;
+        Ok(Response::new(self.endpoint.move_to(wish).await?.into()))
     }
 }

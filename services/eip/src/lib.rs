@@ -1,15 +1,18 @@
 //! eip: which elastic IP serves a Service or the API endpoint.
 //!
 //! ```text
-//!  grpc ──► app::Eip ─┬─ static: adapters::pools ──► ipam
-//!                     └─ cloud:  app::cloud ──► domain::settle (pure) ──► create, delete
-//!                                   │  ▲
-//!                                   ▼  └── Inventory: one list for everybody
+//!  grpc ─┬► app::Eip ─┬─ static: adapters::pools ──► ipam
+//!        │            └─ cloud:  app::cloud ──► domain::settle (pure) ──► create, delete
+//!        │                          │  ▲
+//!        │                          ▼  └── Inventory: one list for everybody
+//!        └► app::ApiEndpoint ◄──► domain::endpoint (pure) ──► read, remove, assign
 //! ```
 //!
 //! Has no state of its own. Invariants of the cloud's side: a reservation is made only after a complete list that began within the
 //! call lacks the owner's tags, so an unanswered create is found again, by this process or the next; an owner's calls run one after
 //! the other; nothing is deleted that does not carry the owner's tags in a list as fresh. What a user brought is never touched.
+//!
+//! Invariants of the API endpoint: `domain::endpoint`.
 
 mod adapters;
 mod app;
@@ -57,6 +60,7 @@ pub async fn start(
     context: &Context,
 ) -> Result<Routes, StartError> {
     let component = context.health.component(COMPONENT);
+    let endpoint = app::ApiEndpoint::new(&cloud, context);
     let eip = match (cloud.addresses, ipam) {
         (AddressBackend::Ipam, None) => return Err(StartError::NoIpam(cloud.name)),
         (AddressBackend::Ipam, Some(channel)) => {
@@ -72,5 +76,5 @@ pub async fn start(
         }
     };
     context.health.serves(SERVICE, &[COMPONENT]);
-    Ok(Routes::new(EipServiceServer::new(grpc::Rpc::new(eip))))
+    Ok(Routes::new(EipServiceServer::new(grpc::Rpc::new(eip, endpoint))))
 }

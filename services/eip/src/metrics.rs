@@ -1,9 +1,13 @@
 //! What the service tells of itself.
 
+mod endpoint;
+
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
+
+pub(crate) use endpoint::{EndpointCall, EndpointMetrics, MoveOutcome};
 
 /// What was written to the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]

@@ -7,7 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use groundplane_cloud::{CloudError, CloudErrorKind, Cloud, ConfiguredEndpoint, Endpoint, EndpointIps};
+use groundplane_cloud::{
+    Cloud, CloudError, CloudErrorKind, ConfiguredEndpoint, Endpoint, EndpointAssignment, EndpointIps,
+};
 use groundplane_core::{Clock, ProviderId};
 use groundplane_runtime::{Context, Tasks};
 use jiff::Timestamp;
@@ -184,7 +186,7 @@ impl Course {
 
     /// Has it to be finished, though nobody waits for it?
     fn must_go_on(&self) -> bool {
-        self.gap.is_none() && self.open_since.is_some_and(|since| since.elapsed() < FINISH)
+        self.is_open() && self.open_since.is_some_and(|since| since.elapsed() < FINISH)
     }
 
     /// The next pause.
@@ -229,6 +231,8 @@ impl Inner {
         let mut state = Move::new(wish.clone(), self.ips().moves_atomically(), self.bar(&wish.to));
         let mut step = Step::Read;
         let end = loop {
+            // Nothing is begun for nobody.
+            let may_write = is_wanted() || (state.opened_a_gap() && matches!(step, Step::Assign(_)));
             step = match step {
                 Step::End(end) => break end,
                 Step::Wait(error) if is_wanted() || course.must_go_on() => {
@@ -237,10 +241,7 @@ impl Inner {
                     Step::Read
                 }
                 Step::Wait(error) => Step::End(End::GaveUp(error)),
-                // Nothing is begun for nobody.
-                Step::Remove(_) | Step::Reassign(_) | Step::Assign(_)
-                    if !is_wanted() && !(state.opened_a_gap() && matches!(step, Step::Assign(_))) =>
-                {
+                Step::Remove(_) | Step::Reassign(_) | Step::Assign(_) if !may_write => {
                     Step::End(End::GaveUp(left("nobody waits for it any more")))
                 }
                 step => self.take(step, &wish, &mut state, &mut course).await,
@@ -260,7 +261,9 @@ impl Inner {
             Step::Remove(id) => {
                 let sent = Instant::now();
                 let work = self.ips().unassign(&id);
-                let result = self.call(EndpointCall::Remove, "remove the assignment", work).await;
+                let result = self
+                    .call(EndpointCall::Remove, "remove the assignment", work)
+                    .await;
                 let since = if result.is_ok() { Instant::now() } else { sent };
                 let next = state.removed(result);
                 if state.opened_a_gap() {
@@ -283,8 +286,8 @@ impl Inner {
             }
             Step::Read | Step::Wait(_) | Step::End(_) => {
                 let result = self.read().await;
-                if result.as_ref().is_ok_and(|seen| !seen.assignments.is_empty()) && state.opened_a_gap() {
-                    course.seen_held();
+                if let Ok(seen) = &result {
+                    course.saw(seen, wish, state);
                 }
                 state.read(result)
             }
@@ -293,7 +296,9 @@ impl Inner {
 
     fn bar(&self, machine: &ProviderId) -> Option<CloudError> {
         let bar = self.bar.lock();
-        let bar = bar.as_ref().filter(|bar| bar.machine == *machine && Instant::now() < bar.until);
+        let bar = bar
+            .as_ref()
+            .filter(|bar| bar.machine == *machine && Instant::now() < bar.until);
         bar.map(|bar| bar.error.clone())
     }
 
@@ -320,18 +325,22 @@ impl Inner {
         };
         self.metrics.ended(outcome, took, course.gap);
         let (address, to, calls) = (wish.address, &wish.to, course.calls);
-        let from = state.from().map_or_else(|| "nobody".to_owned(), ToString::to_string);
+        let from = state
+            .from()
+            .map_or_else(|| "nobody".to_owned(), ToString::to_string);
         match end {
             End::Moved(assignment) => {
                 info!(%address, from, %to, assignment, calls, took = ?took, gap = ?course.gap, "API endpoint moved");
             }
             End::There(assignment) => debug!(%address, %to, assignment, "API endpoint is there already"),
-            End::Changed(why) => info!(%address, %to, calls, why, "API endpoint not moved: decided on what is past"),
+            End::Changed(why) => {
+                info!(%address, %to, calls, why, "API endpoint not moved: decided on what is past")
+            }
             End::Shared(holders) => {
                 warn!(%address, %to, ?holders, "API endpoint not moved: several machines hold it");
             }
             End::Unreadable(error) | End::Refused(error) | End::Kept(error) | End::GaveUp(error) => {
-                if state.opened_a_gap() && course.gap.is_none() {
+                if course.is_open() {
                     error!(%address, from, %to, calls, took = ?took, %error, "API endpoint was taken away, and perhaps nobody has it");
                 } else {
                     warn!(%address, from, %to, calls, took = ?took, gap = ?course.gap, %error, "API endpoint not moved");
@@ -342,9 +351,22 @@ impl Inner {
 }
 
 impl Course {
-    /// A removal without an answer did not happen, or somebody has it again.
-    fn seen_held(&mut self) {
-        self.close_gap();
+    /// Somebody has it again, or a removal without an answer has not happened so far.
+    fn saw(&mut self, seen: &Endpoint, wish: &Wish, state: &Move) {
+        let is_old = |one: &EndpointAssignment| Some(&one.id) == wish.decided_on.as_ref();
+        if seen.assignments.is_empty() {
+            return;
+        }
+        if !seen.assignments.iter().any(is_old) {
+            self.close_gap();
+        } else if !state.removed_for_sure() {
+            self.open_since = None;
+        }
+    }
+
+    /// May it be that nobody holds it, because of this move?
+    fn is_open(&self) -> bool {
+        self.open_since.is_some() && self.gap.is_none()
     }
 
     fn result(&self, end: End, to: ProviderId) -> Result<Moved, EndpointError> {

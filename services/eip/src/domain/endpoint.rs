@@ -121,6 +121,11 @@ impl Move {
         !matches!(self.removal, Removal::NotTried)
     }
 
+    /// Did the cloud say that it took the address away?
+    pub(crate) fn removed_for_sure(&self) -> bool {
+        matches!(self.removal, Removal::Accepted(_))
+    }
+
     /// The machine that held it when this move found it elsewhere.
     pub(crate) fn from(&self) -> Option<&ProviderId> {
         self.holder.as_ref().map(|holder| &holder.machine)
@@ -140,7 +145,10 @@ impl Move {
         };
         if endpoint.address != self.wish.address {
             let now = endpoint.address;
-            return Step::End(End::Changed(format!("the endpoint is {now} now, not {}", self.wish.address)));
+            return Step::End(End::Changed(format!(
+                "the endpoint is {now} now, not {}",
+                self.wish.address
+            )));
         }
         match <[_; 1]>::try_from(endpoint.assignments) {
             Ok([one]) => self.found(one),
@@ -208,9 +216,10 @@ impl Move {
             }
             // This move's own removal, perhaps, whose answer was lost.
             Err(error) if error.is(CloudErrorKind::NotFound) && self.opened_a_gap() => Step::Read,
-            Err(error) if error.is(CloudErrorKind::NotFound) => {
-                Step::End(End::Changed(format!("assignment {} was taken away by somebody else", holder.id)))
-            }
+            Err(error) if error.is(CloudErrorKind::NotFound) => Step::End(End::Changed(format!(
+                "assignment {} was taken away by somebody else",
+                holder.id
+            ))),
             Err(error) if may_pass(&error) => {
                 self.removal = Removal::Unanswered(holder);
                 Step::Wait(error)

@@ -49,10 +49,14 @@ impl EndpointError {
             Self::NotConfigured(_) | Self::Changed(_) => {}
             Self::NotFound(error) => details.resource = Some(("endpoint".to_owned(), error.message.clone())),
             Self::Ambiguous(error) => {
-                details.violations.push(("endpoint".to_owned(), error.message.clone()));
+                details
+                    .violations
+                    .push(("endpoint".to_owned(), error.message.clone()));
             }
             Self::Shared(assignments) => {
-                details.violations.push(("endpoint".to_owned(), holders(assignments)));
+                details
+                    .violations
+                    .push(("endpoint".to_owned(), holders(assignments)));
             }
             Self::MachineNotFound { machine, .. } => {
                 details.resource = Some(("machine".to_owned(), machine.to_string()));
