@@ -6,10 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use groundplane_cloud::{
-    BgpFabric, BgpProject, CloudError, CloudErrorKind, Inventory, NeighborQuery, Neighbors, Session,
-    Snapshot, keep,
+    BgpFabric, BgpProject, CloudErrorKind, Inventory, NeighborQuery, Neighbors, Session, Snapshot, keep,
 };
 use groundplane_core::{Family, ProviderId};
 use groundplane_runtime::{Component, Context, Tasks};
@@ -73,9 +71,9 @@ impl std::fmt::Debug for Bgp {
 impl Bgp {
     pub(crate) fn new(fabric: Arc<dyn BgpFabric>, refresh: Duration, context: &Context) -> Self {
         let source = Arc::clone(&fabric);
-        let list = move || -> BoxFuture<'static, Result<Vec<Session>, CloudError>> {
+        let list = move || {
             let source = Arc::clone(&source);
-            Box::pin(async move { source.sessions().await })
+            async move { source.sessions().await }
         };
         Self {
             project: Project::new(Arc::clone(&fabric), refresh),

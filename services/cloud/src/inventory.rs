@@ -96,11 +96,14 @@ impl<T> fmt::Debug for Inventory<T> {
 
 impl<T: Clone + Send + Sync + 'static> Inventory<T> {
     /// An inventory that has read nothing yet. `loader` reads all of it, completely or not at all.
-    pub fn new(
-        loader: impl Fn() -> BoxFuture<'static, Result<Vec<T>, CloudError>> + Send + Sync + 'static,
+    pub fn new<Read>(
+        loader: impl Fn() -> Read + Send + Sync + 'static,
         clock: Arc<dyn Clock>,
         tasks: Tasks,
-    ) -> Self {
+    ) -> Self
+    where
+        Read: Future<Output = Result<Vec<T>, CloudError>> + Send + 'static,
+    {
         let state = State {
             current: None,
             running: None,
@@ -110,7 +113,7 @@ impl<T: Clone + Send + Sync + 'static> Inventory<T> {
         Self {
             inner: Arc::new(Inner {
                 state: Mutex::new(state),
-                loader: Box::new(loader),
+                loader: Box::new(move || Box::pin(loader())),
                 clock,
                 tasks,
             }),

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use groundplane_cloud::{
     Cloud, CloudError, CloudErrorKind, Inventory, Machine, MachineSource, PowerState, Snapshot, keep,
 };
@@ -52,9 +51,9 @@ impl Instances {
     pub(crate) fn new(cloud: Cloud, max_age: Duration, context: &Context) -> Self {
         let listed = cloud.machines.map(|source| {
             let lister = Arc::clone(&source);
-            let list = move || -> BoxFuture<'static, Result<Vec<Machine>, CloudError>> {
+            let list = move || {
                 let lister = Arc::clone(&lister);
-                Box::pin(async move { lister.list().await })
+                async move { lister.list().await }
             };
             let inventory = Inventory::new(list, Arc::clone(&context.clock), context.tasks.clone());
             Listed {

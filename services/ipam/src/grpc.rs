@@ -9,17 +9,14 @@ use futures::Stream;
 use groundplane_core::{Kinded as _, Name, PoolSource, Revision};
 use groundplane_proto::ipam::v1 as pb;
 use groundplane_proto::ipam::v1::ipam_service_server::IpamService;
+use groundplane_runtime::grpc::Page;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::app::{App, Entry, Event, IpamError, Placed, Told, Watch};
-use crate::domain::{Adoption, MoveAsk, Plan, RawPool, ReleaseAsk};
+use crate::domain::{Adoption, Key, MoveAsk, Plan, RawPool, ReleaseAsk};
 use convert::{allocation, ask, network, owner};
-use status::status;
-
-/// Allocations a page, unless asked otherwise, and at most.
-const PAGE: usize = 500;
-const LARGEST_PAGE: usize = 5_000;
+use status::{SERVICE, status};
 
 /// The service.
 #[derive(Clone, Debug)]
@@ -58,7 +55,9 @@ impl IpamService for IpamRpc {
         &self,
         request: Request<pb::ListAllocationsRequest>,
     ) -> Answer<pb::ListAllocationsResponse> {
-        answer(self.do_list(request.into_inner()).await)
+        let request = request.into_inner();
+        let page = Page::asked(SERVICE, request.page_size, &request.page_token)?;
+        answer(self.do_list(page, request).await)
     }
 
     async fn put_pools(&self, request: Request<pb::PutPoolsRequest>) -> Answer<pb::PutPoolsResponse> {
@@ -183,25 +182,18 @@ impl IpamRpc {
 
     async fn do_list(
         &self,
+        page: Page<Key>,
         request: pb::ListAllocationsRequest,
     ) -> Result<pb::ListAllocationsResponse, IpamError> {
-        let most = match usize::try_from(request.page_size) {
-            Ok(0) => PAGE,
-            Ok(size) => size.min(LARGEST_PAGE),
-            Err(_) => LARGEST_PAGE,
-        };
-        let after = convert::read_page_token(&request.page_token)?;
-        let (mut found, revision) = self
+        // One more than the page holds tells whether there is another page.
+        let (found, revision) = self
             .app
-            .list(after.as_ref(), most + 1, |held| {
+            .list(page.after(), page.size() + 1, |held| {
                 (request.cluster.is_empty() || held.owner.cluster.as_str() == request.cluster)
                     && (request.network.is_empty() || held.key.network.as_str() == request.network)
             })
             .await?;
-        let more = found.len() > most;
-        found.truncate(most);
-        let last = found.last().filter(|_| more);
-        let next_page_token = last.map_or_else(String::new, |(last, _)| convert::page_token(&last.key));
+        let (found, next_page_token) = page.cut(found, |(held, _)| &held.key);
         Ok(pb::ListAllocationsResponse {
             allocations: messages(&found),
             next_page_token,

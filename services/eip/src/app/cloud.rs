@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use groundplane_cloud::{
-    CloudError, CloudErrorKind, ElasticIps, Inventory, NewReservation, Reservation, ReservationState,
-    Snapshot, keep,
+    CloudErrorKind, ElasticIps, Inventory, NewReservation, Reservation, ReservationState, Snapshot, keep,
 };
 use groundplane_core::{ClusterId, Family, Kinded as _, Owner, Prefix};
 use groundplane_runtime::{Component, Context, Tasks};
@@ -79,9 +78,9 @@ impl CloudEips {
         context: &Context,
     ) -> Self {
         let source = Arc::clone(&cloud);
-        let list = move || -> futures::future::BoxFuture<'static, Result<Vec<Reservation>, CloudError>> {
+        let list = move || {
             let source = Arc::clone(&source);
-            Box::pin(async move { source.list().await })
+            async move { source.list().await }
         };
         let inventory = Inventory::new(list, Arc::clone(&context.clock), context.tasks.clone());
         let marks = marks(&*cloud);

@@ -31,7 +31,10 @@ async fn an_address_that_waits_for_a_person_is_pending_and_then_comes() {
         (waiting.state(), waiting.prefix.as_str()),
         (eip::State::Pending, "")
     );
-    assert_eq!(eip.ensure(anew()).await.unwrap().addresses, [waiting.clone()]);
+    assert_eq!(
+        eip.ensure(anew()).await.unwrap().addresses,
+        std::slice::from_ref(&waiting)
+    );
     cloud.change_reservations(|reservations| {
         reservations[0].prefix = Some("198.18.0.7/32".parse().unwrap());
         reservations[0].state = ReservationState::Ready;
@@ -95,7 +98,10 @@ async fn a_duplicate_that_stays_is_settled_by_a_later_call() {
     let denied = CloudError::new(CloudErrorKind::Denied, "delete reservation", "not now");
     cloud.fail(Operation::DeleteReservation, denied);
     for left in [2, 1] {
-        assert_eq!(eip.ensure(anew()).await.unwrap().addresses, [address.clone()]);
+        assert_eq!(
+            eip.ensure(anew()).await.unwrap().addresses,
+            std::slice::from_ref(&address)
+        );
         assert_eq!(cloud.reservations().len(), left);
     }
 }

@@ -1,6 +1,6 @@
 //! Messages to values, and back. What is not valid ends here, with the field that is wrong.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use groundplane_core::{
 };
 use groundplane_proto::core::v1 as core_pb;
 use groundplane_proto::ipam::v1 as pb;
-use jiff::Timestamp;
+use groundplane_runtime::grpc::timestamp;
 
 use crate::app::{IpamError, Placed};
 use crate::domain::{
@@ -206,21 +206,24 @@ pub(super) fn raw_pool(pool: pb::Pool) -> RawPool {
     }
 }
 
-/// Tokens are keys in words; opaque to clients.
-pub(super) fn page_token(key: &Key) -> String {
-    format!("{} {}", key.network, key.prefix)
+/// A key in words, as page tokens hold it.
+impl Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.network, self.prefix)
+    }
 }
 
-pub(super) fn read_page_token(text: &str) -> Result<Option<Key>, IpamError> {
-    if text.is_empty() {
-        return Ok(None);
+impl FromStr for Key {
+    /// The page says what is wrong: its token.
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (network, prefix) = text.split_once(' ').ok_or(())?;
+        Ok(Self {
+            network: network.parse().map_err(|_| ())?,
+            prefix: prefix.parse().map_err(|_| ())?,
+        })
     }
-    let bad = || IpamError::field("page_token", "is not one that was given out");
-    let (network, prefix) = text.split_once(' ').ok_or_else(bad)?;
-    Ok(Some(Key {
-        network: network.parse().map_err(|_| bad())?,
-        prefix: prefix.parse().map_err(|_| bad())?,
-    }))
 }
 
 pub(super) fn owner_message(owner: &Owner) -> core_pb::Owner {
@@ -249,13 +252,6 @@ pub(super) fn family(family: Family) -> i32 {
     match family {
         Family::V4 => core_pb::Family::Ipv4.into(),
         Family::V6 => core_pb::Family::Ipv6.into(),
-    }
-}
-
-fn timestamp(at: Timestamp) -> prost_types::Timestamp {
-    prost_types::Timestamp {
-        seconds: at.as_second(),
-        nanos: at.subsec_nanosecond(),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::app::IpamError;
 use crate::domain::{PutPoolsError, Refusal};
 
 /// Our name in `ErrorInfo.domain`.
-const SERVICE: &str = "ipam";
+pub(super) const SERVICE: &str = "ipam";
 
 pub(super) fn status(error: &IpamError) -> Status {
     let mut details = Details::default();
