@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use groundplane_sandbox::{Project, ProjectOptions, Sandbox};
+use groundplane_sandbox::{DeviceId, DeviceOptions, Project, ProjectOptions, Sandbox};
 use tokio::sync::OnceCell;
 
 use crate::groundplane::{Launch, Process};
@@ -23,6 +23,9 @@ pub enum Mode {
     /// Each service as a process of its own.
     Services,
 }
+
+/// The services that others call.
+const CALLED: [&str; 4] = ["ipam", "eip", "bgp", "instances"];
 
 /// What to start.
 #[derive(Debug)]
@@ -266,6 +269,18 @@ impl World {
         Ok(&self.cloud.as_ref().context("this world has no cloud")?.project)
     }
 
+    /// A new machine of the cloud, and its node, which waits to be initialised.
+    ///
+    /// # Errors
+    /// When there is no cloud, and the API's.
+    pub async fn add_machine(&self, suffix: &str) -> Result<DeviceId> {
+        let device = DeviceOptions::named(self.corner.node_name(suffix));
+        let device = self.project()?.add_device(device);
+        let node = self.corner.node_draft(suffix).uninitialized();
+        self.corner.create_node(node).await?;
+        Ok(device)
+    }
+
     /// The proxy between groundplane and the API server.
     ///
     /// # Errors
@@ -317,10 +332,7 @@ impl World {
                 .config(self.config.clone())
                 .arg("--listen")
                 .arg(self.socket(own));
-            for called in ["ipam", "eip", "bgp", "instances"]
-                .iter()
-                .filter(|_| self.mode == Mode::Services)
-            {
+            for called in CALLED.iter().filter(|_| self.mode == Mode::Services) {
                 launch = launch.arg(format!("--{called}")).arg(self.socket(called));
             }
             for (name, value) in &options.environment {
@@ -334,6 +346,27 @@ impl World {
             self.processes.push((*role, launch.start()?));
         }
         Ok(())
+    }
+
+    /// Another gateway beside that of this world, which runs each service as a process of its own. It reaches the API server
+    /// directly.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn second_gateway(&self) -> Result<Process> {
+        let mut config = self.config.clone();
+        if let Some(proxy) = &self.api {
+            let direct = self.corner.kubeconfig(User::Gateway);
+            config = config.replace(
+                &proxy.kubeconfig().display().to_string(),
+                &direct.display().to_string(),
+            );
+        }
+        let mut launch = Launch::new("gateway")?.config(config);
+        for called in CALLED {
+            launch = launch.arg(format!("--{called}")).arg(self.socket(called));
+        }
+        launch.args(["--listen", "127.0.0.1:0"]).start()
     }
 
     /// Waits until every process says that it is ready.

@@ -210,15 +210,6 @@ impl FaultRule {
             ..self
         }
     }
-
-    /// One call in `calls`.
-    #[must_use]
-    pub fn every_nth(self, calls: u64) -> Self {
-        Self {
-            when: When::EveryNth(calls),
-            ..self
-        }
-    }
 }
 
 /// A call, as rules see it.

@@ -147,6 +147,14 @@ impl Corner {
         created.with_context(|| format!("create Service {namespace}/{}", service.name_any()))
     }
 
+    /// Creates a Service that asks for an address and for nothing else.
+    ///
+    /// # Errors
+    /// The API's.
+    pub async fn add_service(&self, name: &str) -> Result<Service> {
+        self.create_service(self.service_draft(name)).await
+    }
+
     /// Creates a node.
     ///
     /// # Errors

@@ -88,7 +88,7 @@ async fn a_write_that_fails_is_made_good() -> Result<()> {
         ]);
     }
     for name in &names {
-        corner.create_service(corner.service_draft(name)).await?;
+        corner.add_service(name).await?;
         let draft = corner.node_draft(name).uninitialized();
         corner
             .create_node(draft.address("InternalIP", "10.0.0.5"))
@@ -134,7 +134,7 @@ async fn a_status_that_cannot_be_found_is_no_failure() -> Result<()> {
     let world = world("api-not-found").await?;
     let (corner, api) = (&world.corner, world.api()?);
     api.add([Rule::on("patch", "services/status", Fault::Status(404)).times(1)]);
-    let service = corner.create_service(corner.service_draft("web")).await?;
+    let service = corner.add_service("web").await?;
     corner.addresses_of("web", 1).await?;
     corner.event(&service, "EnsuredLoadBalancer").await?;
     let events = corner.events_of(&service).await?;
@@ -159,12 +159,12 @@ async fn one_whose_writes_always_fail_delays_nobody() -> Result<()> {
     ];
     for (name, fault) in stuck {
         api.add([Rule::on("patch", "services*", fault).name(name)]);
-        corner.create_service(corner.service_draft(name)).await?;
+        corner.add_service(name).await?;
     }
     let begun = Instant::now();
     let names: Vec<String> = (0..20).map(|n| format!("web-{n}")).collect();
     for name in &names {
-        corner.create_service(corner.service_draft(name)).await?;
+        corner.add_service(name).await?;
     }
     each_has_its_own(corner, &names).await?;
     eventually("each has failed more than once", async || {
@@ -227,7 +227,7 @@ async fn a_watch_that_fails_is_taken_up_again() -> Result<()> {
         let from = api.journal().len();
         api.add(["services", "nodes"].map(|resource| Rule::on("watch", resource, fault).times(times)));
         api.sever();
-        corner.create_service(corner.service_draft(name)).await?;
+        corner.add_service(name).await?;
         corner
             .create_node(corner.node_draft(name).uninitialized())
             .await?;
@@ -269,7 +269,7 @@ async fn a_list_that_fails_is_begun_anew() -> Result<()> {
     let (corner, api) = (&world.corner, world.api()?);
     let mut names: Vec<String> = (0..10).map(|n| format!("web-{n}")).collect();
     for name in &names {
-        corner.create_service(corner.service_draft(name)).await?;
+        corner.add_service(name).await?;
     }
     let before = each_has_its_own(corner, &names).await?;
     for (n, fault) in [
@@ -289,7 +289,7 @@ async fn a_list_that_fails_is_begun_anew() -> Result<()> {
         ]);
         api.sever();
         let name = format!("new-{n}");
-        corner.create_service(corner.service_draft(&name)).await?;
+        corner.add_service(&name).await?;
         corner
             .addresses_of(&name, 1)
             .await
@@ -323,10 +323,10 @@ async fn a_list_that_fails_is_begun_anew() -> Result<()> {
         Ok(())
     })
     .await?;
-    corner.create_service(corner.service_draft("mayfly")).await?;
+    corner.add_service("mayfly").await?;
     corner.delete_service("mayfly").await?;
     corner.service_gone("mayfly").await?;
-    corner.create_service(corner.service_draft("last")).await?;
+    corner.add_service("last").await?;
     api.clear();
     corner.addresses_of("last", 1).await?;
     assert_eq!(writes_about(api, "mayfly"), 0);
@@ -340,7 +340,7 @@ async fn only_what_needs_it_is_cleaned_up() -> Result<()> {
     let world = world("api-cleanup").await?;
     let (corner, api) = (&world.corner, world.api()?);
     for name in ["kept", "changed", "deleted"] {
-        corner.create_service(corner.service_draft(name)).await?;
+        corner.add_service(name).await?;
     }
     corner
         .create_service(
@@ -422,9 +422,7 @@ async fn faults_at_random_leave_nothing_wrong_behind() -> Result<()> {
     });
     let begun = Instant::now();
     for n in 0..50 {
-        corner
-            .create_service(corner.service_draft(&format!("web-{n}")))
-            .await?;
+        corner.add_service(&format!("web-{n}")).await?;
         if n % 5 == 0 {
             let draft = corner.node_draft(&format!("n{}", n / 5)).uninitialized();
             corner

@@ -1,26 +1,11 @@
 //! The lease cannot be renewed: whoever cannot, stops writing before another begins, and says so.
 
 use anyhow::{Context as _, Result, ensure};
-use groundplane_tests::groundplane::{Launch, Process};
-use groundplane_tests::kube_api::User;
+use groundplane_tests::groundplane::Process;
 use groundplane_tests::kube_api::proxy::{Entry, Fault, Rule};
-use groundplane_tests::{Mode, World, WorldOptions, eventually};
+use groundplane_tests::{Mode, WorldOptions, eventually};
 use pretty_assertions::assert_eq;
 use tokio::time::Instant;
-
-/// Another gateway, which reaches the API server directly.
-fn second(world: &World) -> Result<Process> {
-    let through = world.api()?.kubeconfig().display().to_string();
-    let direct = world.corner.kubeconfig(User::Gateway).display().to_string();
-    let mut launch = Launch::new("gateway")?
-        .config(world.config().replace(&through, &direct))
-        .args(["--listen", "127.0.0.1:0"]);
-    for service in ["ipam", "eip", "bgp", "instances"] {
-        let socket = world.gateway().replace("/gateway", &format!("/{service}"));
-        launch = launch.arg(format!("--{service}")).arg(socket);
-    }
-    launch.start()
-}
 
 async fn says(process: &Process, words: &str) -> Result<()> {
     eventually(format_args!("the log says {words:?}"), async || {
@@ -41,12 +26,9 @@ async fn a_leader_that_cannot_renew_stops(name: &str, fault: Fault) -> Result<()
         .api_faults([])
         .start(name)
         .await?;
-    world
-        .corner
-        .create_service(world.corner.service_draft("before"))
-        .await?;
+    world.corner.add_service("before").await?;
     let before = world.corner.addresses_of("before", 1).await?;
-    let second = second(&world)?;
+    let second = world.second_gateway()?;
     second.ready().await?;
 
     let (from, begun) = (world.api()?.journal().len(), Instant::now());
@@ -56,10 +38,7 @@ async fn a_leader_that_cannot_renew_stops(name: &str, fault: Fault) -> Result<()
     let lost = world.api()?.journal().len();
     let mark = world.corner.mark().await?;
     for n in 0..5 {
-        world
-            .corner
-            .create_service(world.corner.service_draft(&format!("web-{n}")))
-            .await?;
+        world.corner.add_service(&format!("web-{n}")).await?;
     }
     let mut seen = std::collections::BTreeSet::from([before[0].clone()]);
     for n in 0..5 {
@@ -99,10 +78,7 @@ async fn a_leader_that_cannot_renew_stops(name: &str, fault: Fault) -> Result<()
         Ok(())
     })
     .await?;
-    world
-        .corner
-        .create_service(world.corner.service_draft("last"))
-        .await?;
+    world.corner.add_service("last").await?;
     world.corner.addresses_of("last", 1).await?;
     let writes = world.api()?.journal().since(from);
     ensure!(
@@ -160,7 +136,7 @@ async fn a_renewal_that_fails_once_is_made_good() -> Result<()> {
         })
         .await?;
         let name = format!("web-{n}");
-        corner.create_service(corner.service_draft(&name)).await?;
+        corner.add_service(&name).await?;
         corner.addresses_of(&name, 1).await?;
     }
     let log = world.log_text()?;

@@ -90,8 +90,7 @@ async fn a_deletion_whose_answer_is_lost_is_not_made_twice() -> Result<()> {
     corner.set_ready("b", false).await?;
     corner.node_gone("a").await?;
     // Another machine takes the name: it is another node.
-    project.add_device(DeviceOptions::named(corner.node_name("a")));
-    corner.create_node(corner.node_draft("a").uninitialized()).await?;
+    world.add_machine("a").await?;
     initialised(corner, "a").await?;
     throughout(Duration::from_secs(2), "both stay", async || {
         corner.nodes().get(&corner.node_name("a")).await?;

@@ -30,8 +30,7 @@ async fn a_machine_becomes_a_node_with_its_peers(mode: Mode) -> Result<()> {
     let world = world(mode, "machine").await?;
     let (corner, project) = (&world.corner, world.project()?);
     project.add_devices(25);
-    let device = project.add_device(DeviceOptions::named(corner.node_name("a")));
-    corner.create_node(corner.node_draft("a").uninitialized()).await?;
+    let device = world.add_machine("a").await?;
     let node = initialised(corner, "a").await?;
     assert_eq!(
         node.spec.clone().context("it is missing")?.provider_id,
@@ -129,10 +128,7 @@ async fn a_node_is_deleted_only_when_it_is_unready_and_its_machine_gone() -> Res
     let (corner, project) = (&world.corner, world.project()?);
     let mut devices = Vec::new();
     for suffix in ["dead", "alive", "third"] {
-        devices.push(project.add_device(DeviceOptions::named(corner.node_name(suffix))));
-        corner
-            .create_node(corner.node_draft(suffix).uninitialized())
-            .await?;
+        devices.push(world.add_machine(suffix).await?);
         corner.set_ready(suffix, true).await?;
         initialised(corner, suffix).await?;
     }
@@ -157,8 +153,7 @@ async fn a_node_is_deleted_only_when_it_is_unready_and_its_machine_gone() -> Res
 async fn doubt_changes_nothing_and_power_is_followed() -> Result<()> {
     let world = world(Mode::One, "power").await?;
     let (corner, project) = (&world.corner, world.project()?);
-    let device = project.add_device(DeviceOptions::named(corner.node_name("a")));
-    corner.create_node(corner.node_draft("a").uninitialized()).await?;
+    let device = world.add_machine("a").await?;
     corner.set_ready("a", true).await?;
     initialised(corner, "a").await?;
 
@@ -175,8 +170,7 @@ async fn doubt_changes_nothing_and_power_is_followed() -> Result<()> {
     project.clear_faults();
     corner.node_gone("a").await?;
 
-    let device = project.add_device(DeviceOptions::named(corner.node_name("b")));
-    corner.create_node(corner.node_draft("b").uninitialized()).await?;
+    let device = world.add_machine("b").await?;
     initialised(corner, "b").await?;
     project.set_state(device, DeviceState::Inactive);
     corner.set_ready("b", false).await?;
@@ -199,11 +193,7 @@ async fn doubt_changes_nothing_and_power_is_followed() -> Result<()> {
 async fn bgp_is_switched_on_once_and_adopted_where_it_is_on() -> Result<()> {
     let off = world(Mode::One, "bgp-off").await?;
     for suffix in ["a", "b", "c"] {
-        off.project()?
-            .add_device(DeviceOptions::named(off.corner.node_name(suffix)));
-        off.corner
-            .create_node(off.corner.node_draft(suffix).uninitialized())
-            .await?;
+        off.add_machine(suffix).await?;
     }
     for suffix in ["a", "b", "c"] {
         let peered = |node: &Node| annotation(node, "metal.equinix.com/bgp-peers-0-peer-ip").map(drop);
@@ -221,11 +211,7 @@ async fn bgp_is_switched_on_once_and_adopted_where_it_is_on() -> Result<()> {
         ..ProjectOptions::default()
     };
     let on = WorldOptions::equinix(options).start("bgp-on").await?;
-    on.project()?
-        .add_device(DeviceOptions::named(on.corner.node_name("a")));
-    on.corner
-        .create_node(on.corner.node_draft("a").uninitialized())
-        .await?;
+    on.add_machine("a").await?;
     let node = on
         .corner
         .node_until("a", "has a peer", |node| {

@@ -22,7 +22,7 @@ async fn an_elastic_ip_comes_and_goes(mode: Mode) -> Result<()> {
         .await?;
     let (corner, project) = (&world.corner, world.project()?);
     for name in ["web", "other"] {
-        corner.create_service(corner.service_draft(name)).await?;
+        corner.add_service(name).await?;
         corner.addresses_of(name, 1).await?;
     }
     let posts = project.journal().calls(0, "POST", "/projects/{pid}/ips");
@@ -78,7 +78,7 @@ async fn a_create_without_an_answer_is_found_again() -> Result<()> {
     let world = WorldOptions::equinix(project()).start("lost").await?;
     let (corner, project) = (&world.corner, world.project()?);
     project.fault(FaultRule::on("POST", "/projects/{pid}/ips", Action::DropAfter).first(1));
-    corner.create_service(corner.service_draft("web")).await?;
+    corner.add_service("web").await?;
     corner.addresses_of("web", 1).await?;
     assert_eq!(project.reservations().len(), 1);
     assert_eq!(project.journal().calls(0, "POST", "/projects/{pid}/ips").len(), 1);
@@ -97,7 +97,7 @@ async fn a_spent_quota_is_said_and_overcome() -> Result<()> {
     };
     let world = WorldOptions::equinix(options).start("quota").await?;
     let (corner, project) = (&world.corner, world.project()?);
-    let service = corner.create_service(corner.service_draft("web")).await?;
+    let service = corner.add_service("web").await?;
     assert_eq!(
         corner.service_until("web", "says why", refusal).await?,
         "QuotaExceeded"
@@ -113,7 +113,7 @@ async fn a_spent_quota_is_said_and_overcome() -> Result<()> {
 #[tokio::test]
 async fn the_cloud_may_be_away_and_lose_things() -> Result<()> {
     let corner = groundplane_tests::KubeApi::shared().await?.corner("away").await?;
-    corner.create_service(corner.service_draft("web")).await?;
+    corner.add_service("web").await?;
     let world = WorldOptions::equinix(project())
         .section("eip: {maxAge: 1s}\n")
         .start_in(corner)
@@ -160,18 +160,12 @@ async fn the_token_shows_nowhere() -> Result<()> {
         .start("secret")
         .await?;
     let token = world.project()?.token().to_owned();
-    let service = world
-        .corner
-        .create_service(world.corner.service_draft("web"))
-        .await?;
+    let service = world.corner.add_service("web").await?;
     world.corner.addresses_of("web", 1).await?;
     // Refused from now on, so that the errors are looked at, too.
     let fault = FaultRule::new(Action::status(401));
     world.project()?.fault(fault);
-    let refused = world
-        .corner
-        .create_service(world.corner.service_draft("refused"))
-        .await?;
+    let refused = world.corner.add_service("refused").await?;
     world.corner.event(&refused, "SyncLoadBalancerFailed").await?;
 
     let pid = world.process("gateway")?.child()?.pid();

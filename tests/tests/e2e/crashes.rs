@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use groundplane_sandbox::{DeviceOptions, ProjectOptions};
+use groundplane_sandbox::ProjectOptions;
 use groundplane_tests::kube_api::ingress_of;
 use groundplane_tests::{World, WorldOptions, eventually, throughout};
 use k8s_openapi::api::core::v1::Node;
@@ -49,10 +49,7 @@ async fn a_crash_while_an_address_is_given_leaks_nothing() -> Result<()> {
     for point in GIVING {
         let name = point.replace('.', "-");
         let mut world = WorldOptions::fixed().fail_point(point).start(&name).await?;
-        world
-            .corner
-            .create_service(world.corner.service_draft("web"))
-            .await?;
+        world.corner.add_service("web").await?;
         let role = world.gateway_role();
         world.process(role)?.wait(PATIENCE).await?;
         let before = world
@@ -80,10 +77,7 @@ async fn a_crash_while_an_address_is_taken_back_leaks_nothing() -> Result<()> {
     for point in TAKING {
         let name = point.replace('.', "-");
         let mut world = WorldOptions::fixed().fail_point(point).start(&name).await?;
-        world
-            .corner
-            .create_service(world.corner.service_draft("web"))
-            .await?;
+        world.corner.add_service("web").await?;
         world.corner.addresses_of("web", 1).await?;
         let flip = json!({ "spec": { "type": "ClusterIP", "allocateLoadBalancerNodePorts": null } });
         world.corner.edit_service("web", &flip).await?;
@@ -113,10 +107,7 @@ async fn a_crash_never_orders_a_second_elastic_ip() -> Result<()> {
             ..ProjectOptions::default()
         });
         let mut world = options.fail_point(point).start(&name).await?;
-        world
-            .corner
-            .create_service(world.corner.service_draft("web"))
-            .await?;
+        world.corner.add_service("web").await?;
         let role = world.gateway_role();
         world.process(role)?.wait(PATIENCE).await?;
         world.kill_and_restart().await?;
@@ -185,19 +176,10 @@ async fn a_restart_on_a_cloud_costs_pages_and_writes_nothing() -> Result<()> {
     let mut world = options.start("pages").await?;
     for n in 0..10 {
         let suffix = format!("n{n}");
-        world
-            .project()?
-            .add_device(DeviceOptions::named(world.corner.node_name(&suffix)));
-        world
-            .corner
-            .create_node(world.corner.node_draft(&suffix).uninitialized())
-            .await?;
+        world.add_machine(&suffix).await?;
     }
     for n in 0..20 {
-        world
-            .corner
-            .create_service(world.corner.service_draft(&format!("web-{n}")))
-            .await?;
+        world.corner.add_service(&format!("web-{n}")).await?;
     }
     for n in 0..20 {
         world.corner.addresses_of(&format!("web-{n}"), 1).await?;

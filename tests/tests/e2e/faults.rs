@@ -12,16 +12,10 @@ async fn a_killed_service_is_waited_for() -> Result<()> {
             .mode(Mode::Services)
             .start(&format!("killed-{role}"))
             .await?;
-        world
-            .corner
-            .create_service(world.corner.service_draft("before"))
-            .await?;
+        world.corner.add_service("before").await?;
         let before = world.corner.addresses_of("before", 1).await?;
         world.process(role)?.kill9().await?;
-        world
-            .corner
-            .create_service(world.corner.service_draft("after"))
-            .await?;
+        world.corner.add_service("after").await?;
         world.process(role)?.restart().await?;
         let after = world.corner.addresses_of("after", 1).await?;
         ensure!(before != after, "{before:?} was given twice");
@@ -38,19 +32,13 @@ async fn an_api_server_that_hangs_and_goes_is_waited_for() -> Result<()> {
         .start_in(api.corner("api-away").await?)
         .await?;
     world.ready().await?;
-    world
-        .corner
-        .create_service(world.corner.service_draft("one"))
-        .await?;
+    world.corner.add_service("one").await?;
     let one = world.corner.addresses_of("one", 1).await?;
     api.pause().await?;
     let pools = world.ctl(&["pools"]).await?;
     assert_eq!(pools[0]["used"], 1, "answered while the API hangs");
     api.resume()?;
-    world
-        .corner
-        .create_service(world.corner.service_draft("two"))
-        .await?;
+    world.corner.add_service("two").await?;
     let two = world.corner.addresses_of("two", 1).await?;
     api.stop_api().await?;
     let explained = world
@@ -64,10 +52,7 @@ async fn an_api_server_that_hangs_and_goes_is_waited_for() -> Result<()> {
         "{explained}"
     );
     api.start_api().await?;
-    world
-        .corner
-        .create_service(world.corner.service_draft("three"))
-        .await?;
+    world.corner.add_service("three").await?;
     let three = world.corner.addresses_of("three", 1).await?;
     ensure!(
         one != two && two != three && one != three,

@@ -1,20 +1,8 @@
 //! Two gateways: one acts, the other takes over.
 
 use anyhow::{Result, ensure};
-use groundplane_tests::groundplane::{Launch, Process};
-use groundplane_tests::{Mode, World, WorldOptions, eventually};
+use groundplane_tests::{Mode, WorldOptions, eventually};
 use pretty_assertions::assert_eq;
-
-fn second(world: &World) -> Result<Process> {
-    let mut launch = Launch::new("gateway")?
-        .config(world.config().to_owned())
-        .args(["--listen", "127.0.0.1:0"]);
-    for service in ["ipam", "eip", "bgp", "instances"] {
-        let socket = world.gateway().replace("/gateway", &format!("/{service}"));
-        launch = launch.arg(format!("--{service}")).arg(socket);
-    }
-    launch.start()
-}
 
 /// E88: the leader is killed in the middle of work; the other finishes it, once for each Service.
 #[tokio::test]
@@ -23,15 +11,12 @@ async fn another_gateway_takes_over_from_a_killed_leader() -> Result<()> {
         .mode(Mode::Services)
         .start("leaders")
         .await?;
-    let second = second(&world)?;
+    let second = world.second_gateway()?;
     second.ready().await?;
     let mark = world.corner.mark().await?;
     let names: Vec<String> = (0..20).map(|n| format!("web-{n}")).collect();
     for (n, name) in names.iter().enumerate() {
-        world
-            .corner
-            .create_service(world.corner.service_draft(name))
-            .await?;
+        world.corner.add_service(name).await?;
         if n == 10 {
             world.process("gateway")?.kill9().await?;
         }
@@ -66,14 +51,11 @@ async fn a_follower_writes_nothing() -> Result<()> {
         .mode(Mode::Services)
         .start("follower")
         .await?;
-    let second = second(&world)?;
+    let second = world.second_gateway()?;
     second.ready().await?;
     let mark = world.corner.mark().await?;
     for n in 0..10 {
-        world
-            .corner
-            .create_service(world.corner.service_draft(&format!("web-{n}")))
-            .await?;
+        world.corner.add_service(&format!("web-{n}")).await?;
     }
     for n in 0..10 {
         world.corner.addresses_of(&format!("web-{n}"), 1).await?;

@@ -29,7 +29,7 @@ async fn an_address_comes_and_goes(mode: Mode) -> Result<()> {
     })
     .await?;
     let mark = corner.mark().await?;
-    let service = corner.create_service(corner.service_draft("web")).await?;
+    let service = corner.add_service("web").await?;
     let addresses = corner.addresses_of("web", 1).await?;
     ensure!(addresses[0].starts_with("192.0.2."), "{addresses:?}");
     let settled = corner
@@ -138,7 +138,7 @@ async fn what_cannot_be_had_is_said_and_had_later(mode: Mode) -> Result<()> {
             "{name}: the event does not name {wanted}"
         );
     }
-    corner.create_service(corner.service_draft("other")).await?;
+    corner.add_service("other").await?;
     corner.addresses_of("other", 1).await?;
     let explained = world
         .ctl(&["explain", "service", &format!("{}/taken", corner.namespace())])
@@ -170,10 +170,10 @@ async fn a_full_pool_serves_who_waits_once_an_address_is_free() -> Result<()> {
         .await?;
     let corner = &world.corner;
     for name in ["one", "two"] {
-        corner.create_service(corner.service_draft(name)).await?;
+        corner.add_service(name).await?;
         corner.addresses_of(name, 1).await?;
     }
-    corner.create_service(corner.service_draft("three")).await?;
+    corner.add_service("three").await?;
     assert_eq!(
         corner.service_until("three", "says why", refusal).await?,
         "PoolExhausted"
@@ -220,7 +220,7 @@ async fn services_of_others_are_not_touched() -> Result<()> {
                 .annotation("groundplane.dev/managed", "false"),
         )
         .await?;
-    corner.create_service(corner.service_draft("ours")).await?;
+    corner.add_service("ours").await?;
     corner.addresses_of("ours", 1).await?;
     let writes = corner
         .requests_since(mark)
@@ -237,7 +237,7 @@ async fn services_of_others_are_not_touched() -> Result<()> {
 async fn a_type_flip_gives_the_address_back_and_back_again_gets_one() -> Result<()> {
     let world = WorldOptions::fixed().start("flip").await?;
     let corner = &world.corner;
-    corner.create_service(corner.service_draft("web")).await?;
+    corner.add_service("web").await?;
     let before = corner.addresses_of("web", 1).await?;
     let flip = json!({ "spec": { "type": "ClusterIP", "allocateLoadBalancerNodePorts": null } });
     corner.edit_service("web", &flip).await?;
@@ -263,7 +263,7 @@ async fn a_type_flip_gives_the_address_back_and_back_again_gets_one() -> Result<
 async fn a_wiped_status_is_restored_and_a_settled_one_not_written() -> Result<()> {
     let world = WorldOptions::fixed().start("wiped").await?;
     let corner = &world.corner;
-    corner.create_service(corner.service_draft("web")).await?;
+    corner.add_service("web").await?;
     let before = corner.addresses_of("web", 1).await?;
     corner
         .edit_service_status("web", &json!({ "status": { "loadBalancer": null } }))
@@ -296,7 +296,7 @@ async fn addresses_from_somebody_else_are_kept() -> Result<()> {
         .corner("takeover")
         .await?;
     for (name, address) in [("covered", "192.0.2.9"), ("elsewhere", "198.51.100.9")] {
-        corner.create_service(corner.service_draft(name)).await?;
+        corner.add_service(name).await?;
         let status = json!({ "status": { "loadBalancer": { "ingress": [{ "ip": address }] } } });
         corner.edit_service_status(name, &status).await?;
     }
@@ -336,9 +336,7 @@ async fn no_address_is_given_twice() -> Result<()> {
     let world = WorldOptions::fixed().start("many").await?;
     let corner = &world.corner;
     let names: Vec<String> = (0..50).map(|n| format!("web-{n}")).collect();
-    let created = names
-        .iter()
-        .map(|name| corner.create_service(corner.service_draft(name)));
+    let created = names.iter().map(|name| corner.add_service(name));
     for service in futures::future::join_all(created).await {
         service?;
     }

@@ -13,19 +13,13 @@ use crate::announced::{condition, refusal};
 #[tokio::test]
 async fn an_unknown_store_is_refused_until_it_is_accepted() -> Result<()> {
     let mut world = WorldOptions::fixed().start("unknown-store").await?;
-    world
-        .corner
-        .create_service(world.corner.service_draft("old"))
-        .await?;
+    world.corner.add_service("old").await?;
     let old = world.corner.addresses_of("old", 1).await?;
     recorded(&world).await?;
     world.process("ipam")?.kill9().await?;
     std::fs::remove_file(world.store())?;
     world.kill_and_restart().await?;
-    world
-        .corner
-        .create_service(world.corner.service_draft("new"))
-        .await?;
+    world.corner.add_service("new").await?;
     let why = world
         .corner
         .service_until("new", "says why it waits", refusal)
@@ -55,27 +49,18 @@ async fn an_unknown_store_is_refused_until_it_is_accepted() -> Result<()> {
 #[tokio::test]
 async fn a_restored_backup_learns_what_was_given_since() -> Result<()> {
     let mut world = WorldOptions::fixed().start("backup").await?;
-    world
-        .corner
-        .create_service(world.corner.service_draft("one"))
-        .await?;
+    world.corner.add_service("one").await?;
     world.corner.addresses_of("one", 1).await?;
     recorded(&world).await?;
     world.process("ipam")?.terminate().await?;
     let backup = std::fs::read(world.store())?;
     world.kill_and_restart().await?;
-    world
-        .corner
-        .create_service(world.corner.service_draft("two"))
-        .await?;
+    world.corner.add_service("two").await?;
     let two = world.corner.addresses_of("two", 1).await?;
     world.process("ipam")?.terminate().await?;
     std::fs::write(world.store(), backup)?;
     world.kill_and_restart().await?;
-    world
-        .corner
-        .create_service(world.corner.service_draft("three"))
-        .await?;
+    world.corner.add_service("three").await?;
     let three = world.corner.addresses_of("three", 1).await?;
     ensure!(two != three, "a live address was given again");
     let held = world.ctl(&["addresses"]).await?;
@@ -87,10 +72,7 @@ async fn a_restored_backup_learns_what_was_given_since() -> Result<()> {
 #[tokio::test]
 async fn a_damaged_store_is_kept_and_not_served() -> Result<()> {
     let mut world = WorldOptions::fixed().start("damaged").await?;
-    world
-        .corner
-        .create_service(world.corner.service_draft("one"))
-        .await?;
+    world.corner.add_service("one").await?;
     world.corner.addresses_of("one", 1).await?;
     world.process("ipam")?.terminate().await?;
     let damaged = b"this is no store".repeat(64);

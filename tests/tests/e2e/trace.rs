@@ -13,10 +13,7 @@ async fn traced(options: WorldOptions, name: &str, services: &[&str]) -> Result<
         .env("GROUNDPLANE_OTLP_ENDPOINT", &jaeger.otlp_endpoint())
         .start(name)
         .await?;
-    let service = world
-        .corner
-        .create_service(world.corner.service_draft("web"))
-        .await?;
+    let service = world.corner.add_service("web").await?;
     world.corner.addresses_of("web", 1).await?;
     let event = world.corner.event(&service, "EnsuredLoadBalancer").await?;
     let id = event
