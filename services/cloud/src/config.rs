@@ -1,6 +1,7 @@
-//! Which driver, and how it reaches its cloud: the sections `driver`, `static` and `equinix` of the configuration file.
+//! Which driver, and how it reaches its cloud: the sections `driver`, `static`, `equinix` and `remote` of the configuration file.
 
 mod check;
+mod remote;
 #[cfg(test)]
 mod tests;
 
@@ -11,9 +12,12 @@ use std::time::Duration;
 pub use groundplane_core::{DriverName, UnknownDriver};
 use groundplane_runtime::Context;
 use groundplane_runtime::config::{Problem, SecretFile, duration};
+use groundplane_runtime::grpc::{ChannelError, ParseTargetError};
 use serde::{Deserialize, Serialize};
 
+pub use self::remote::{Capability, RemoteConfig, RemoteTls};
 use crate::http::HttpMetrics;
+use crate::remote as provider;
 use crate::{Cloud, EndpointSelector, MachineAddressKind, equinix, fixed};
 
 /// Everything that choosing a cloud takes. Sections of drivers that are not chosen are neither checked nor used.
@@ -27,6 +31,8 @@ pub struct CloudConfig {
     pub fixed: StaticConfig,
     /// Of the `equinix` driver.
     pub equinix: EquinixConfig,
+    /// Of the `remote` driver.
+    pub remote: RemoteConfig,
     /// Which elastic IP is the API endpoint; from section `endpoint`, which others read, too. `None`: none is moved.
     #[serde(skip)]
     pub endpoint: Option<EndpointSelector>,
@@ -220,6 +226,12 @@ pub enum ConnectError {
     /// There can be no HTTP client.
     #[error("cannot set up an HTTP client")]
     Client(#[source] reqwest::Error),
+    /// The provider's address is none.
+    #[error("remote.address: {0}")]
+    Address(#[source] ParseTargetError),
+    /// There can be no connection to the provider.
+    #[error("remote: {0}")]
+    Channel(#[source] ChannelError),
 }
 
 fn lines(problems: &[Problem]) -> String {
@@ -242,6 +254,10 @@ pub fn connect(config: &CloudConfig, context: &Context) -> Result<Cloud, Connect
         DriverName::Equinix => {
             let metrics = context.metrics.register(HttpMetrics::register);
             equinix::connect(&config.equinix, config.endpoint.clone(), metrics, context)
+        }
+        DriverName::Remote => {
+            let metrics = context.metrics.register(provider::CallMetrics::register);
+            provider::connect(&config.remote, config.endpoint.as_ref(), metrics)
         }
     }
 }

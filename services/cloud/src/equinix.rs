@@ -21,7 +21,9 @@ use http::HeaderName;
 
 use crate::config::EquinixConfig;
 use crate::http::{Http, HttpMetrics, HttpOptions};
-use crate::{AddressBackend, Cloud, CloudError, CloudErrorKind, ConfiguredEndpoint, ConnectError, EndpointSelector};
+use crate::{
+    AddressBackend, Cloud, CloudError, CloudErrorKind, ConfiguredEndpoint, ConnectError, EndpointSelector,
+};
 use groundplane_runtime::Context;
 
 /// Its name in configuration, metrics and messages.

@@ -80,8 +80,14 @@ struct MachineTable {
 
 #[async_trait]
 impl MachineSource for MachineTable {
-    fn scheme(&self) -> &'static str {
-        SCHEME
+    fn schemes(&self) -> Vec<String> {
+        let mut schemes = vec![SCHEME.to_owned()];
+        for scheme in self.machines.iter().filter_map(|machine| machine.id.scheme()) {
+            if !schemes.iter().any(|known| known == scheme) {
+                schemes.push(scheme.to_owned());
+            }
+        }
+        schemes
     }
 
     /// Its own scheme, and whatever id the table has.

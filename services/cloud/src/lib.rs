@@ -9,6 +9,7 @@
 mod address;
 mod bgp;
 mod config;
+pub mod conformance;
 mod endpoint;
 mod equinix;
 mod error;
@@ -16,6 +17,7 @@ mod fixed;
 pub mod http;
 mod inventory;
 mod machine;
+mod remote;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod upkeep;
@@ -25,8 +27,8 @@ use std::sync::Arc;
 pub use address::{Assignment, ElasticIps, NewReservation, Placement, Reservation, ReservationState};
 pub use bgp::{BgpFabric, BgpProject, NeighborQuery, Neighbors, Peer, Session};
 pub use config::{
-    AddressType, BgpPeer, CloudConfig, ConnectError, DriverName, EquinixBgp, EquinixConfig, StaticAddress,
-    StaticBgp, StaticConfig, StaticMachine, UnknownDriver, connect,
+    AddressType, BgpPeer, Capability, CloudConfig, ConnectError, DriverName, EquinixBgp, EquinixConfig,
+    RemoteConfig, RemoteTls, StaticAddress, StaticBgp, StaticConfig, StaticMachine, UnknownDriver, connect,
 };
 pub use endpoint::{Endpoint, EndpointAssignment, EndpointIps, EndpointSelector};
 pub use error::{CloudError, CloudErrorKind};

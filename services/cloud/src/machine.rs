@@ -64,10 +64,11 @@ pub struct Machine {
 /// A cloud that knows its machines.
 #[async_trait]
 pub trait MachineSource: Send + Sync + 'static {
-    /// The scheme of the provider ids that this cloud gives out: `equinixmetal`.
-    fn scheme(&self) -> &'static str;
+    /// The schemes of provider ids that are this cloud's: first the one that it gives out (`equinixmetal`), then others (`packet`).
+    /// Empty: not known yet.
+    fn schemes(&self) -> Vec<String>;
 
-    /// Schemes of provider ids that are this cloud's, too (`packet`), and whether a bare id is.
+    /// Is this id this cloud's? Bare ids may be, too.
     fn accepts(&self, id: &ProviderId) -> bool;
 
     /// Does absence from the list prove that the machine is gone? No, where a person keeps the list by hand.

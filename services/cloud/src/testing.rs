@@ -6,8 +6,11 @@ mod contract;
 mod endpoint;
 mod endpoint_contract;
 mod fake;
+pub mod loopback;
 
 pub use contract::{bgp_fabric_contract, elastic_ips_contract, machine_source_contract};
-pub use endpoint::{EndpointAnswer, EndpointCall, EndpointChange, EndpointEffect, EndpointFault, FakeEndpoint};
+pub use endpoint::{
+    EndpointAnswer, EndpointCall, EndpointChange, EndpointEffect, EndpointFault, FakeEndpoint,
+};
 pub use endpoint_contract::endpoint_ips_contract;
 pub use fake::{FakeCloud, Operation};

@@ -20,6 +20,7 @@ impl CloudConfig {
         let (section, problems) = match self.driver {
             DriverName::Static => ("static", self.fixed.validate()),
             DriverName::Equinix => ("equinix", self.equinix.validate()),
+            DriverName::Remote => ("remote", self.remote.validate()),
         };
         problems
             .into_iter()

@@ -7,7 +7,7 @@ use groundplane_core::ProviderId;
 use http::Method;
 
 use super::pages::List;
-use super::{Equinix, SCHEME, device_of, need_device, provider_id, wire};
+use super::{Equinix, OLD_SCHEME, SCHEME, device_of, need_device, provider_id, wire};
 use crate::http::Call;
 use crate::{CloudError, Machine, MachineAddress, MachineAddressKind, MachineSource, PowerState};
 
@@ -21,8 +21,8 @@ const LIST: List = List {
 
 #[async_trait]
 impl MachineSource for Equinix {
-    fn scheme(&self) -> &'static str {
-        SCHEME
+    fn schemes(&self) -> Vec<String> {
+        vec![SCHEME.to_owned(), OLD_SCHEME.to_owned()]
     }
 
     fn accepts(&self, id: &ProviderId) -> bool {

@@ -256,8 +256,8 @@ fn no_machine(id: &ProviderId) -> CloudError {
 
 #[async_trait]
 impl MachineSource for FakeCloud {
-    fn scheme(&self) -> &'static str {
-        "fake"
+    fn schemes(&self) -> Vec<String> {
+        vec!["fake".to_owned()]
     }
 
     fn accepts(&self, id: &ProviderId) -> bool {

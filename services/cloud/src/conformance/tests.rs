@@ -1,0 +1,3 @@
+mod broken;
+mod cloud;
+mod runs;

@@ -1,0 +1,2 @@
+mod contracts;
+mod wrong;
