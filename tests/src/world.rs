@@ -195,14 +195,7 @@ impl WorldOptions {
         let name = corner.name();
         let driver = cloud.map_or_else(
             || "driver: static\n".to_owned(),
-            |cloud| {
-                format!(
-                    "driver: equinix\nequinix:\n  baseUrl: {:?}\n  apiTokenFile: \"{}\"\n  projectId: {:?}\n  metro: sv\n  bgp: {{enabled: true}}\n",
-                    cloud.project.base_url(),
-                    cloud.token.display(),
-                    cloud.project.id().to_string(),
-                )
-            },
+            |cloud| cloud.project.config(&cloud.token),
         );
         format!(
             "cluster: {name:?}\n{driver}{pools}\nipam:\n  store: {{kind: redb, path: \"{store}\"}}\n  cooldown: {cooldown}\ngateway:\n  kubeconfig: \"{kubeconfig}\"\n  \

@@ -9,7 +9,7 @@
 use groundplane_bgp::{Config, start};
 use groundplane_cloud::testing::{FakeCloud, Operation};
 use groundplane_cloud::{
-    BgpProject, Cloud, CloudConfig, DriverName, EquinixBgp, EquinixConfig, Neighbors, Peer, StaticBgp,
+    BgpProject, Cloud, CloudConfig, Neighbors, Peer, StaticBgp,
     StaticConfig, connect,
 };
 use groundplane_core::ErrorKind;
@@ -17,13 +17,12 @@ use groundplane_proto::FILE_DESCRIPTOR_SET;
 use groundplane_proto::bgp::v1 as proto;
 use groundplane_proto::bgp::v1::bgp_service_client::BgpServiceClient;
 use groundplane_runtime::Context;
-use groundplane_runtime::config::SecretFile;
+use groundplane_runtime::config::parse;
 use groundplane_runtime::grpc::{Channel, RpcError, Server};
 use groundplane_sandbox::{
-    Action, BgpStatus, DeviceId, DeviceOptions, FaultRule, Project, ProjectOptions, Sandbox,
+    Action, BgpStatus, DeviceId, DeviceOptions, FaultRule, Project, ProjectOptions, TestCloud,
 };
 use pretty_assertions::assert_eq;
-use tempfile::TempDir;
 
 const ENABLE: (&str, &str) = ("POST", "/projects/{pid}/bgp-configs");
 const CREATE: (&str, &str) = ("POST", "/devices/{id}/bgp/sessions");
@@ -87,8 +86,7 @@ fn machine(device: DeviceId) -> proto::EnsureMachineRequest {
 /// A cloud with one project.
 struct World {
     project: Project,
-    dir: TempDir,
-    _sandbox: Sandbox,
+    cloud: TestCloud,
 }
 
 impl World {
@@ -97,35 +95,15 @@ impl World {
     }
 
     async fn with(options: ProjectOptions) -> Self {
-        let sandbox = Sandbox::start().await;
-        let project = sandbox.project(options);
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("token"), project.token()).unwrap();
-        Self {
-            project,
-            dir,
-            _sandbox: sandbox,
-        }
+        let cloud = TestCloud::start(options).await;
+        let project = cloud.project().clone();
+        Self { project, cloud }
     }
 
     fn config(&self) -> CloudConfig {
-        let equinix = EquinixConfig {
-            base_url: self.project.base_url().to_owned(),
-            api_token_file: Some(SecretFile::new(self.dir.path().join("token"))),
-            project_id: self.project.id().to_string(),
-            metro: "sv".to_owned(),
-            request_timeout: std::time::Duration::from_secs(2),
-            bgp: EquinixBgp {
-                enabled: true,
-                ..EquinixBgp::default()
-            },
-            ..EquinixConfig::default()
-        };
-        CloudConfig {
-            driver: DriverName::Equinix,
-            equinix,
-            ..CloudConfig::default()
-        }
+        let mut config: CloudConfig = parse("cloud", &self.cloud.config()).unwrap();
+        config.equinix.request_timeout = std::time::Duration::from_secs(2);
+        config
     }
 
     async fn process(&self) -> Bgp {

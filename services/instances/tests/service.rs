@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use groundplane_cloud::testing::{FakeCloud, Operation};
 use groundplane_cloud::{
-    Cloud, CloudConfig, CloudError, CloudErrorKind, DriverName, EquinixConfig, PowerState, StaticConfig,
+    Cloud, CloudConfig, CloudError, CloudErrorKind, PowerState, StaticConfig,
     StaticMachine, connect,
 };
 use groundplane_core::{ErrorKind, FixedClock};
@@ -20,11 +20,10 @@ use groundplane_proto::FILE_DESCRIPTOR_SET;
 use groundplane_proto::instances::v1 as proto;
 use groundplane_proto::instances::v1::instances_service_client::InstancesServiceClient;
 use groundplane_runtime::Context;
-use groundplane_runtime::config::SecretFile;
+use groundplane_runtime::config::parse;
 use groundplane_runtime::grpc::{Channel, RpcError, Server};
-use groundplane_sandbox::{Action, DeviceOptions, DeviceState, FaultRule, Project, ProjectOptions, Sandbox};
+use groundplane_sandbox::{Action, DeviceOptions, DeviceState, FaultRule, Project, ProjectOptions, TestCloud};
 use pretty_assertions::assert_eq;
-use tempfile::TempDir;
 
 const LIST: (&str, &str) = ("GET", "/projects/{pid}/devices");
 
@@ -96,21 +95,14 @@ impl Instances {
 /// A cloud with one project.
 struct World {
     project: Project,
-    dir: TempDir,
-    _sandbox: Sandbox,
+    cloud: TestCloud,
 }
 
 impl World {
     async fn new() -> Self {
-        let sandbox = Sandbox::start().await;
-        let project = sandbox.project(ProjectOptions::default());
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("token"), project.token()).unwrap();
-        Self {
-            project,
-            dir,
-            _sandbox: sandbox,
-        }
+        let cloud = TestCloud::start(ProjectOptions::default()).await;
+        let project = cloud.project().clone();
+        Self { project, cloud }
     }
 
     async fn process(&self) -> Instances {
@@ -118,20 +110,9 @@ impl World {
     }
 
     async fn process_in(&self, context: Context) -> Instances {
-        let equinix = EquinixConfig {
-            base_url: self.project.base_url().to_owned(),
-            api_token_file: Some(SecretFile::new(self.dir.path().join("token"))),
-            project_id: self.project.id().to_string(),
-            metro: "sv".to_owned(),
-            page_size: 10,
-            request_timeout: std::time::Duration::from_secs(2),
-            ..EquinixConfig::default()
-        };
-        let config = CloudConfig {
-            driver: DriverName::Equinix,
-            equinix,
-            ..CloudConfig::default()
-        };
+        let mut config: CloudConfig = parse("cloud", &self.cloud.config()).unwrap();
+        config.equinix.page_size = 10;
+        config.equinix.request_timeout = std::time::Duration::from_secs(2);
         Instances::start_in(&config, context).await
     }
 

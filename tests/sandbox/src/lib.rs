@@ -51,6 +51,7 @@ mod paging;
 mod project;
 mod sandbox;
 mod shapes;
+mod test_cloud;
 
 pub use cloud::SetupError;
 pub use fault::{Action, FaultId, FaultRule, FaultStatus, Faults, RandomPlan, StatusFault, When};
@@ -64,3 +65,4 @@ pub use model::{
 pub use options::{Choice, DeviceOptions, ProjectOptions, RateLimit, ReservationOptions, SandboxOptions};
 pub use project::Project;
 pub use sandbox::{Sandbox, StartError};
+pub use test_cloud::TestCloud;

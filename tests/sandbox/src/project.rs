@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::path::Path;
 
 use crate::cloud::{IfHeld, ProjectState, SetupError};
 use crate::fault::{FaultId, FaultRule, RandomPlan};
@@ -60,6 +61,17 @@ impl Project {
     /// Where the API is, `/metal/v1` included.
     pub fn base_url(&self) -> &str {
         &self.shared.base_url
+    }
+
+    /// What groundplane is told of this project, as sections of its configuration file: driver, place, and the file that the
+    /// token stands in. BGP is on.
+    pub fn config(&self, token: &Path) -> String {
+        format!(
+            "driver: equinix\nequinix:\n  baseUrl: {:?}\n  apiTokenFile: {:?}\n  projectId: \"{}\"\n  metro: sv\n  bgp: {{enabled: true}}\n",
+            self.base_url(),
+            token.display().to_string(),
+            self.id,
+        )
     }
 
     /// The calls to this project.

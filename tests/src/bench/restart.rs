@@ -17,7 +17,7 @@ use kube::api::{ListParams, PostParams};
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::subject::{Cluster, Subject, quoted};
+use super::subject::{Cluster, Subject};
 use super::{Row, Target, number, progress};
 use crate::eventually::eventually_within;
 use crate::kube_api::{Mark, User};
@@ -187,10 +187,9 @@ impl SettledWorld {
         let token = state.join("token");
         std::fs::write(&token, self.project.token())?;
         Ok(format!(
-            "cluster: bench\ndriver: equinix\nequinix:\n  baseUrl: {:?}\n  apiTokenFile: {}\n  projectId: {:?}\n  metro: sv\n  bgp: {{enabled: true}}\n{}",
-            self.project.base_url(),
-            quoted(&token),
-            self.project.id().to_string(),
+            "cluster: bench
+{}{}",
+            self.project.config(&token),
             self.cluster.sections(state),
         ))
     }

@@ -1,16 +1,15 @@
 //! The service in this process, its client, and the cloud in a box behind it.
 
-use groundplane_cloud::{Cloud, CloudConfig, DriverName, EquinixConfig, connect};
+use groundplane_cloud::{Cloud, CloudConfig, connect};
 use groundplane_eip::{Config, start};
 use groundplane_proto::FILE_DESCRIPTOR_SET;
 use groundplane_proto::core::v1 as core;
 use groundplane_proto::eip::v1 as eip;
 use groundplane_proto::eip::v1::eip_service_client::EipServiceClient;
 use groundplane_runtime::Context;
-use groundplane_runtime::config::SecretFile;
+use groundplane_runtime::config::parse;
 use groundplane_runtime::grpc::{Channel, RpcError, Server};
-use groundplane_sandbox::{Project, ProjectOptions, Sandbox};
-use tempfile::TempDir;
+use groundplane_sandbox::{Project, ProjectOptions, TestCloud};
 use tonic::Status;
 use tonic::service::Routes;
 
@@ -24,8 +23,7 @@ pub(crate) const CREATE: (&str, &str) = ("POST", "/projects/{pid}/ips");
 /// A cloud with one project.
 pub(crate) struct World {
     pub(crate) project: Project,
-    dir: TempDir,
-    _sandbox: Sandbox,
+    cloud: TestCloud,
 }
 
 impl World {
@@ -34,33 +32,16 @@ impl World {
     }
 
     pub(crate) async fn with(options: ProjectOptions) -> Self {
-        let sandbox = Sandbox::start().await;
-        let project = sandbox.project(options);
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("token"), project.token()).unwrap();
-        Self {
-            project,
-            dir,
-            _sandbox: sandbox,
-        }
+        let cloud = TestCloud::start(options).await;
+        let project = cloud.project().clone();
+        Self { project, cloud }
     }
 
     /// Starts the service, as a new process would.
     pub(crate) async fn process(&self) -> Process {
         let context = Context::new();
-        let equinix = EquinixConfig {
-            base_url: self.project.base_url().to_owned(),
-            api_token_file: Some(SecretFile::new(self.dir.path().join("token"))),
-            project_id: self.project.id().to_string(),
-            metro: "sv".to_owned(),
-            request_timeout: std::time::Duration::from_secs(2),
-            ..EquinixConfig::default()
-        };
-        let config = CloudConfig {
-            driver: DriverName::Equinix,
-            equinix,
-            ..CloudConfig::default()
-        };
+        let mut config: CloudConfig = parse("cloud", &self.cloud.config()).unwrap();
+        config.equinix.request_timeout = std::time::Duration::from_secs(2);
         let cloud = connect(&config, &context).unwrap();
         Process::start(cloud, context).await
     }
