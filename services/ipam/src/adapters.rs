@@ -1,7 +1,7 @@
 //! Stores: one in a file, one in memory.
 
-pub mod memory;
-pub mod redb;
+pub(crate) mod memory;
+pub(crate) mod redb;
 mod stored;
 
 #[cfg(test)]

@@ -26,8 +26,8 @@ use tokio::sync::{Notify, oneshot, watch as latest};
 use tracing::{info, warn};
 
 use crate::domain::{
-    Adoption, AdoptionRequest, Allocation, Ask, Change, Explanation, Key, Ledger, MoveAsk, Plan, PoolStatus,
-    RawPool, Record, ReleaseAsk,
+    Adoption, AdoptionRequest, Allocation, Ask, Change, Explanation, Key, Ledger, MoveAsk, Plan, PoolConfig,
+    PoolStatus, Record, ReleaseAsk,
 };
 use crate::metrics::Metrics;
 use crate::ports::{Loaded, Store, StoreError};
@@ -35,15 +35,15 @@ use committer::{Job, Queue};
 use log::EventLog;
 
 pub use error::IpamError;
-pub use log::{Entry, Event};
-pub use watch::{Told, Watch};
+pub(crate) use log::{Entry, Event};
+pub(crate) use watch::{Told, Watch};
 
 /// An allocation, and the pool that it belongs to today.
-pub type Placed = (Arc<Allocation>, Option<PoolId>);
+pub(crate) type Placed = (Arc<Allocation>, Option<PoolId>);
 
 /// Who the store is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoreIdentity {
+pub(crate) struct StoreIdentity {
     /// Made once with the store.
     pub id: String,
     /// `redb` or `memory`.
@@ -84,7 +84,7 @@ impl Shared {
 
 /// ipam, over its store. Cheap to clone; all clones are the same.
 #[derive(Clone)]
-pub struct App {
+pub(crate) struct App {
     shared: Arc<Shared>,
     clock: Arc<dyn Clock>,
     store: Arc<StoreIdentity>,
@@ -192,7 +192,7 @@ impl App {
     }
 
     /// Gives the owner addresses.
-    pub async fn allocate(&self, ask: &Ask) -> Result<(Vec<Placed>, Plan), IpamError> {
+    pub(crate) async fn allocate(&self, ask: &Ask) -> Result<(Vec<Placed>, Plan), IpamError> {
         let result = self
             .decide(|state, now| {
                 state.adopted(&ask.owner.cluster)?;
@@ -210,7 +210,7 @@ impl App {
     }
 
     /// Takes addresses back.
-    pub async fn release(&self, ask: &ReleaseAsk) -> Result<Vec<Placed>, IpamError> {
+    pub(crate) async fn release(&self, ask: &ReleaseAsk) -> Result<Vec<Placed>, IpamError> {
         self.decide(|state, now| {
             state.adopted(&ask.owner.cluster)?;
             let plan = state.ledger.plan_release(ask, now);
@@ -225,7 +225,7 @@ impl App {
     }
 
     /// Hands addresses over.
-    pub async fn hand_over(&self, ask: &MoveAsk) -> Result<Vec<Placed>, IpamError> {
+    pub(crate) async fn hand_over(&self, ask: &MoveAsk) -> Result<Vec<Placed>, IpamError> {
         self.decide(|state, _| {
             state.adopted(&ask.from.cluster)?;
             state.adopted(&ask.to.cluster)?;
@@ -241,13 +241,21 @@ impl App {
     }
 
     /// What this owner holds.
-    pub async fn held_by(&self, network: &NetworkName, owner: &Owner) -> Result<Vec<Placed>, IpamError> {
+    pub(crate) async fn held_by(
+        &self,
+        network: &NetworkName,
+        owner: &Owner,
+    ) -> Result<Vec<Placed>, IpamError> {
         self.decide(|state, _| Ok(state.read(state.placed(state.ledger.held_by(network, owner)))))
             .await
     }
 
     /// Who holds this address.
-    pub async fn holder(&self, network: &NetworkName, address: IpAddr) -> Result<Option<Placed>, IpamError> {
+    pub(crate) async fn holder(
+        &self,
+        network: &NetworkName,
+        address: IpAddr,
+    ) -> Result<Option<Placed>, IpamError> {
         self.decide(|state, _| {
             let held = state.ledger.holder(network, address).into_iter().collect();
             Ok(state.read(state.placed(held).pop()))
@@ -256,7 +264,7 @@ impl App {
     }
 
     /// At most `most` allocations behind `after` that `wanted` says yes to, and the revision.
-    pub async fn list(
+    pub(crate) async fn list(
         &self,
         after: Option<&Key>,
         most: usize,
@@ -276,11 +284,11 @@ impl App {
     }
 
     /// Replaces the pools of a source. Pools live in memory: their sources tell them again after a restart.
-    pub fn put_pools(
+    pub(crate) fn put_pools(
         &self,
         source: &PoolSource,
         revision: u64,
-        pools: &[RawPool],
+        pools: &[PoolConfig],
     ) -> Result<Revision, IpamError> {
         let now = self.now();
         let revision = {
@@ -307,13 +315,13 @@ impl App {
     }
 
     /// Every pool with how it is used, and the revision.
-    pub async fn pools(&self) -> Result<(Vec<PoolStatus>, Revision), IpamError> {
+    pub(crate) async fn pools(&self) -> Result<(Vec<PoolStatus>, Revision), IpamError> {
         self.decide(|state, now| Ok(state.read((state.ledger.pools(now), state.ledger.revision()))))
             .await
     }
 
     /// Why an owner has, or would not get, an address.
-    pub async fn explain(&self, ask: &Ask) -> Result<(Explanation, Vec<Placed>), IpamError> {
+    pub(crate) async fn explain(&self, ask: &Ask) -> Result<(Explanation, Vec<Placed>), IpamError> {
         self.decide(|state, now| {
             let explanation = state.ledger.explain(ask, now);
             let held = state.placed(explanation.held.clone());
@@ -324,7 +332,7 @@ impl App {
 
     /// Takes over what a cluster's objects hold, and serves the cluster from then on. `trusted` is the store that the
     /// cluster trusts, empty for any; `seen` the highest revision of it that it has seen.
-    pub async fn adopt(
+    pub(crate) async fn adopt(
         &self,
         mut request: AdoptionRequest,
         trusted: &str,
@@ -366,7 +374,7 @@ impl App {
     }
 
     /// Identity and revision of the store.
-    pub fn store(&self) -> (&StoreIdentity, Revision) {
+    pub(crate) fn store(&self) -> (&StoreIdentity, Revision) {
         (&self.store, self.shared.state.lock().log.newest())
     }
 }

@@ -1,6 +1,5 @@
 //! The sections `pools` and `ipam` of the configuration file.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use groundplane_core::PoolSource;
 use groundplane_runtime::config::{Problem, duration};
 use serde::{Deserialize, Serialize};
 
-use crate::domain::{RawPool, read_pools};
+use crate::domain::{PoolConfig, read_pools};
 
 /// The source of pools from the configuration file.
 pub const FILE: &str = "file";
@@ -16,69 +15,12 @@ pub const FILE: &str = "file";
 /// The file of the store unless configured, in the working directory.
 pub const STORE_FILE: &str = "ipam.redb";
 
-/// A pool, as the file has it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct PoolConfig {
-    /// Its name. Required.
-    pub name: String,
-    /// The address space; `default` unless written.
-    pub network: String,
-    /// CIDRs, addresses and ranges: `192.0.2.0/24`, `192.0.2.7`, `192.0.2.10-192.0.2.20`, `2001:db8::/64`.
-    pub addresses: Vec<String>,
-    /// Never given, in the same form.
-    pub exclude: Vec<String>,
-    /// Given only to who asks for them by address.
-    pub reserved: Vec<String>,
-    /// Pools of higher priority are used up first. Equal: by name.
-    pub priority: i32,
-    /// Only for who names the pool, or an address in it.
-    pub explicit_only: bool,
-    /// Only for objects in these namespaces; empty: all.
-    pub namespaces: Vec<String>,
-    /// Only for objects that carry all these labels.
-    pub match_labels: BTreeMap<String, String>,
-    /// Give network and broadcast addresses of IPv4 CIDRs, and the subnet-router anycast address of IPv6 CIDRs, too.
-    pub use_edge_addresses: bool,
-}
-
-impl From<&PoolConfig> for RawPool {
-    fn from(config: &PoolConfig) -> Self {
-        let PoolConfig {
-            name,
-            network,
-            addresses,
-            exclude,
-            reserved,
-            priority,
-            explicit_only,
-            namespaces,
-            match_labels,
-            use_edge_addresses,
-        } = config.clone();
-        Self {
-            namespace: String::new(),
-            name,
-            network,
-            addresses,
-            exclude,
-            reserved,
-            priority,
-            explicit_only,
-            namespaces,
-            match_labels,
-            use_edge_addresses,
-        }
-    }
-}
-
 /// Every problem of the section `pools`; paths begin with the index: `[1].addresses[0]`.
 pub fn validate_pools(pools: &[PoolConfig]) -> Vec<Problem> {
-    let raw: Vec<RawPool> = pools.iter().map(RawPool::from).collect();
     let Ok(source) = FILE.parse().map(PoolSource) else {
         return Vec::new();
     };
-    let problems = read_pools(&source, &raw, std::iter::empty())
+    let problems = read_pools(&source, pools, std::iter::empty())
         .err()
         .unwrap_or_default();
     problems

@@ -29,7 +29,7 @@ pub use allocate::{Ask, Missing, Plan, PoolChoice, Quota, Selector, Want, Wanted
 pub use explain::{Explanation, Verdict};
 pub use free_set::FreeSet;
 pub use ledger::{Ledger, PoolStatus, PutPoolsError, PutPoolsOutcome};
-pub use pool::{PoolProblem, PoolRange, PoolSpec, RawPool, read_pools};
+pub use pool::{PoolConfig, PoolProblem, PoolRange, PoolSpec, read_pools};
 pub use record::{Allocation, Change, Cooling, Key, Record};
 pub use refusal::Refusal;
 pub use release::{MoveAsk, ReleaseAsk};

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::app::{App, Entry, Event, IpamError, Placed, Told, Watch};
-use crate::domain::{Adoption, Key, MoveAsk, Plan, RawPool, ReleaseAsk};
+use crate::domain::{Adoption, Key, MoveAsk, Plan, PoolConfig, ReleaseAsk};
 use convert::{allocation, ask, network, owner};
 use status::{SERVICE, status};
 
@@ -210,7 +210,7 @@ impl IpamRpc {
                 return Err(IpamError::field(format!("pools[{index}].ref.source"), message));
             }
         }
-        let pools: Vec<RawPool> = request.pools.into_iter().map(convert::raw_pool).collect();
+        let pools: Vec<PoolConfig> = request.pools.into_iter().map(convert::pool_config).collect();
         let revision = self.app.put_pools(&source, request.source_revision, &pools)?;
         Ok(pb::PutPoolsResponse { revision: revision.0 })
     }

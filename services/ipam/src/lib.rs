@@ -8,13 +8,13 @@
 //! Invariants: an address has one holder; what was acknowledged survives `kill -9`; a call that failed for the store's sake
 //! changed nothing; a cluster that has not told what its objects hold is given nothing.
 
-pub mod adapters;
-pub mod app;
+mod adapters;
+mod app;
 mod config;
 pub mod domain;
 mod grpc;
 mod metrics;
-pub mod ports;
+mod ports;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,14 +29,17 @@ use tonic::service::Routes;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Config, FILE, IpamConfig, PoolConfig, STORE_FILE, StoreConfig, StoreKind, validate_pools};
+pub use app::IpamError;
+pub use config::{Config, FILE, IpamConfig, STORE_FILE, StoreConfig, StoreKind, validate_pools};
+pub use domain::PoolConfig;
+pub use ports::StoreError;
 
 use adapters::memory::MemoryStore;
 use adapters::redb::RedbStore;
-use app::{App, IpamError};
+use app::App;
 use grpc::IpamRpc;
 use metrics::PoolCollector;
-use ports::{Store, StoreError};
+use ports::Store;
 
 /// What must work for ipam to serve.
 const COMPONENT: &str = "ipam.store";
@@ -89,7 +92,7 @@ fn open(kind: StoreKind, path: &Path) -> Result<Box<dyn Store>, StoreError> {
 }
 
 /// Starts ipam over this store.
-pub async fn start_with(
+async fn start_with(
     mut store: Box<dyn Store>,
     pools: &[PoolConfig],
     cooldown: std::time::Duration,
@@ -102,7 +105,7 @@ pub async fn start_with(
     let cooldown = SignedDuration::try_from(cooldown).unwrap_or(SignedDuration::MAX);
     let app = App::start(store, loaded, cooldown, component.clone(), context)?;
     let source = PoolSource(FILE.parse().map_err(|error| IpamError::field("source", error))?);
-    app.put_pools(&source, 0, &pools.iter().map(Into::into).collect::<Vec<_>>())?;
+    app.put_pools(&source, 0, pools)?;
     let collector = PoolCollector {
         shared: Arc::clone(app.shared()),
         clock: Arc::clone(&context.clock),

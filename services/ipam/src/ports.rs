@@ -12,7 +12,7 @@ use crate::domain::{Change, Key, Record};
 /// One owner writes to it, by batches. Each change of a batch is a compare-and-swap of one record: it is refused where the
 /// stored record is not the one that the change starts from. A batch is written completely or not at all, and is safe from
 /// a crash once `commit` returns `Ok`. After `Err` nothing of it is ever seen by this owner.
-pub trait Store: fmt::Debug + Send {
+pub(crate) trait Store: fmt::Debug + Send {
     /// `redb` or `memory`.
     fn kind(&self) -> &'static str;
 
@@ -34,7 +34,7 @@ pub trait Store: fmt::Debug + Send {
 
 /// What was stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Loaded {
+pub(crate) struct Loaded {
     /// Made once with the store.
     pub id: String,
     /// Of the last batch.

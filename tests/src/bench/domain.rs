@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, anyhow};
 use groundplane_core::{ClusterId, Family, Name, NetworkName, Owner, PoolSource, Prefix};
-use groundplane_ipam::domain::{Ask, Change, Ledger, RawPool, Selector, Want, Wanted};
+use groundplane_ipam::domain::{Ask, Change, Ledger, PoolConfig, Selector, Want, Wanted};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Row, Target, median, number, progress};
@@ -78,10 +78,10 @@ struct Pool {
 impl Pool {
     fn new(addresses: &str) -> Result<Self> {
         let mut ledger = Ledger::new(SignedDuration::ZERO);
-        let pool = RawPool {
+        let pool = PoolConfig {
             name: "bench".to_owned(),
             addresses: vec![addresses.to_owned()],
-            ..RawPool::default()
+            ..PoolConfig::default()
         };
         ledger.put_pools(&PoolSource("file".parse()?), 1, &[pool])?;
         Ok(Self {

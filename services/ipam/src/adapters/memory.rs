@@ -10,7 +10,7 @@ use crate::ports::{Loaded, Store, StoreError};
 
 /// Keeps records in memory.
 #[derive(Debug)]
-pub struct MemoryStore {
+pub(crate) struct MemoryStore {
     id: String,
     revision: Revision,
     records: BTreeMap<Key, Record>,
@@ -18,7 +18,7 @@ pub struct MemoryStore {
 
 impl MemoryStore {
     /// An empty store with an id of its own.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             id: Uuid::new_v4().to_string(),
             revision: Revision::default(),

@@ -40,7 +40,7 @@ struct Doubt {
 }
 
 /// A store in a file.
-pub struct RedbStore {
+pub(crate) struct RedbStore {
     name: String,
     open: Open,
     database: Option<Database>,
@@ -49,7 +49,7 @@ pub struct RedbStore {
 
 impl RedbStore {
     /// Opens the file, and makes it where it is not there. A file that cannot be read is an error, and stays as it is.
-    pub fn open(path: &Path) -> Result<Self, StoreError> {
+    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
         let name = format!("`{}`", path.display());
         prepare(path).map_err(|error| StoreError::Unavailable(format!("{name}: {error}").into()))?;
         let path = PathBuf::from(path);
@@ -58,7 +58,7 @@ impl RedbStore {
     }
 
     /// Opens what `open` gives, which is called again after errors. `name` stands for it in messages.
-    pub fn with(name: String, open: Open) -> Result<Self, StoreError> {
+    pub(crate) fn with(name: String, open: Open) -> Result<Self, StoreError> {
         let mut store = Self {
             name,
             open,

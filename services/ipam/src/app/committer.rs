@@ -3,9 +3,6 @@
 //! Decisions are queued in the order in which they were applied to the ledger, under its lock. A batch that fails takes
 //! everything queued after it down with it, since later decisions were made on top of earlier ones: all of them are taken
 //! back from the ledger, last first, before anybody is told.
-//!
-//! A transaction and its flush cost as much as a dozen decisions, whatever is in them. So where many callers are at work at
-//! once, the writer gathers most of them before it begins, for as long as more are coming. Who is alone never waits.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,11 +21,6 @@ const LARGEST_BATCH: usize = 1024;
 
 /// How often a store that failed is tried again, where nobody else tries it.
 const PROBE: Duration = Duration::from_millis(500);
-
-/// How long a batch is gathered at most: about as long as a good disk takes to flush. And for how long nobody may come
-/// before that: what a caller takes from one answer to its next request.
-const GATHERING: Duration = Duration::from_millis(2);
-const SILENCE: Duration = Duration::from_micros(500);
 
 /// A decision that waits to become durable.
 #[derive(Debug)]
@@ -49,8 +41,8 @@ pub(super) struct Queue {
     jobs: Vec<Job>,
     /// Taken in? Not once the process stops.
     open: bool,
-    /// The writer is to be woken when this many wait. It wakes by itself while it writes.
-    wake_at: usize,
+    /// Does the writer wait for a job? While it writes it looks by itself.
+    idle: bool,
 }
 
 impl Queue {
@@ -58,7 +50,7 @@ impl Queue {
         Self {
             jobs: Vec::new(),
             open: true,
-            wake_at: 1,
+            idle: false,
         }
     }
 
@@ -78,15 +70,11 @@ impl Queue {
 
     /// Must the writer be woken? Says so once.
     pub(super) fn wakes(&mut self) -> bool {
-        let wakes = self.jobs.len() >= self.wake_at;
-        if wakes {
-            self.wake_at = usize::MAX;
-        }
-        wakes
+        !self.jobs.is_empty() && std::mem::take(&mut self.idle)
     }
 
     fn take(&mut self) -> Vec<Job> {
-        self.wake_at = usize::MAX;
+        self.idle = false;
         if self.jobs.len() <= LARGEST_BATCH {
             return std::mem::take(&mut self.jobs);
         }
@@ -108,51 +96,32 @@ impl Drop for Ending<'_> {
 /// Writes until the queue is closed and empty.
 pub(super) fn run(shared: &Arc<Shared>, mut store: Box<dyn Store>) {
     let _ending = Ending(shared);
-    // How many callers wait at once, of late: falls slowly when they go.
-    let (mut failed, mut callers) = (false, 0_usize);
-    while let Some(batch) = next(shared, failed, callers) {
+    let mut failed = false;
+    while let Some(batch) = next(shared, failed) {
         let result = write(shared, &mut *store, &batch, failed);
         tell(shared, &result, &mut failed);
-        let waiting = settle(shared, batch, &result);
-        callers = waiting.max(callers - callers.div_ceil(8));
+        settle(shared, batch, &result);
     }
 }
 
 /// Waits for decisions; an empty batch is for trying a store that failed.
-fn next(shared: &Shared, failed: bool, callers: usize) -> Option<Vec<Job>> {
+fn next(shared: &Shared, failed: bool) -> Option<Vec<Job>> {
     let mut state = shared.state.lock();
     let patience = Instant::now() + PROBE;
     while state.queue.jobs.is_empty() {
         if !state.queue.open {
             return None;
         }
-        if !wait(shared, &mut state, 1, failed.then_some(patience)) {
+        if !wait(shared, &mut state, failed.then_some(patience)) {
             return Some(Vec::new());
         }
-    }
-    if !failed {
-        gather(shared, &mut state, callers - callers / 8);
     }
     Some(state.queue.take())
 }
 
-/// Waits until `enough` decisions are queued, for as long as they keep coming.
-fn gather(shared: &Shared, state: &mut MutexGuard<'_, State>, enough: usize) {
-    let patience = Instant::now() + GATHERING;
-    let mut there = 0;
-    while state.queue.open && (there + 1..enough).contains(&state.queue.jobs.len()) {
-        there = state.queue.jobs.len();
-        let silence = (Instant::now() + SILENCE).min(patience);
-        while wait(shared, state, enough, Some(silence)) && state.queue.jobs.len() < enough {}
-        if Instant::now() >= patience {
-            return;
-        }
-    }
-}
-
-/// Waits until `jobs` are queued or the queue is closed. `false`: the time is up.
-fn wait(shared: &Shared, state: &mut MutexGuard<'_, State>, jobs: usize, until: Option<Instant>) -> bool {
-    state.queue.wake_at = jobs;
+/// Waits until something is queued or the queue is closed. `false`: the time is up.
+fn wait(shared: &Shared, state: &mut MutexGuard<'_, State>, until: Option<Instant>) -> bool {
+    state.queue.idle = true;
     match until {
         None => shared.work.wait(state),
         Some(until) => return !shared.work.wait_until(state, until).timed_out(),
@@ -196,9 +165,8 @@ fn tell(shared: &Shared, result: &Result<(), StoreError>, failed: &mut bool) {
 }
 
 /// Brings the ledger and everybody who waits to where the store is.
-/// Gives how many waited.
-fn settle(shared: &Shared, mut batch: Vec<Job>, result: &Result<(), StoreError>) -> usize {
-    let waiting = {
+fn settle(shared: &Shared, mut batch: Vec<Job>, result: &Result<(), StoreError>) {
+    {
         let mut state = shared.state.lock();
         if result.is_ok() {
             state.publish(&batch);
@@ -208,10 +176,8 @@ fn settle(shared: &Shared, mut batch: Vec<Job>, result: &Result<(), StoreError>)
                 state.ledger.apply(&change.reversed());
             }
         }
-        let waiting = state.pending;
         state.pending -= batch.len();
-        waiting
-    };
+    }
     if result.is_ok() && batch.iter().any(|job| !job.changes.is_empty()) {
         shared.published();
     }
@@ -219,5 +185,4 @@ fn settle(shared: &Shared, mut batch: Vec<Job>, result: &Result<(), StoreError>)
         // Who does not wait any more has gone: the decision stands.
         drop(job.reply.send(result.clone()));
     }
-    waiting
 }

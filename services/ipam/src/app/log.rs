@@ -13,7 +13,7 @@ const KEPT: usize = 16_384;
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub(crate) enum Event {
     /// Somebody holds this now; the pool is where it belongs today.
     Allocated(Arc<Allocation>, Option<PoolId>),
     /// Nobody, or somebody else, holds this now.
@@ -43,7 +43,7 @@ impl Event {
 
 /// An event and the revision of the store after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// The revision.
     pub revision: Revision,
     /// The event.

@@ -20,7 +20,7 @@ const LATEST_LOOK: Duration = Duration::from_secs(1);
 
 /// What a watch tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub(crate) enum Told {
     /// A part of the snapshot, or a change.
     Event(Entry),
     /// The snapshot is complete.
@@ -29,7 +29,7 @@ pub enum Told {
 
 /// One watch. Give it to [`Watch::next`] again and again.
 #[derive(Debug)]
-pub struct Watch {
+pub(crate) struct Watch {
     app: App,
     pools_only: bool,
     ready: VecDeque<Told>,
@@ -42,7 +42,7 @@ pub struct Watch {
 
 impl App {
     /// Watches everything behind `from`; from 0, beginning with a snapshot. Ends when `stopping` is cancelled.
-    pub async fn watch(
+    pub(crate) async fn watch(
         &self,
         from: Revision,
         pools_only: bool,
@@ -97,7 +97,7 @@ impl App {
 
 impl Watch {
     /// What comes next; waits for it. `None` when the process stops.
-    pub async fn next(&mut self) -> Option<Result<Told, IpamError>> {
+    pub(crate) async fn next(&mut self) -> Option<Result<Told, IpamError>> {
         loop {
             if let Some(told) = self.ready.pop_front() {
                 return Some(Ok(told));

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::allocate::Quota;
 use super::network::Network;
-use super::pool::{PoolProblem, PoolSpec, RawPool, read_pools};
+use super::pool::{PoolConfig, PoolProblem, PoolSpec, read_pools};
 use super::record::{Allocation, Change, Key, Record};
 
 /// The pools of one source, as last told.
@@ -160,7 +160,7 @@ impl Ledger {
         &mut self,
         source: &PoolSource,
         revision: u64,
-        raw: &[RawPool],
+        raw: &[PoolConfig],
     ) -> Result<PutPoolsOutcome, PutPoolsError> {
         let last = self.sources.get(source).map_or(0, |snapshot| snapshot.revision);
         if revision != 0 && revision < last {

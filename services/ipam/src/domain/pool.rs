@@ -5,31 +5,34 @@ use std::collections::{BTreeMap, BTreeSet};
 use groundplane_core::{
     AddressRange, Family, Name, NetworkName, ParseAddressError, PoolId, PoolName, PoolSource, Prefix,
 };
+use serde::{Deserialize, Serialize};
 
-/// A pool as text, from a file or a message.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RawPool {
-    /// Its namespace within its source; empty where it has none.
+/// A pool as its source describes it, not yet read: in the configuration file, or in a message.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct PoolConfig {
+    /// Its namespace within its source; empty where it has none, as in the file.
+    #[serde(skip)]
     pub namespace: String,
-    /// Its name.
+    /// Its name. Required.
     pub name: String,
-    /// The address space; empty: the default one.
+    /// The address space; `default` unless written.
     pub network: String,
-    /// CIDRs, addresses and ranges.
+    /// CIDRs, addresses and ranges: `192.0.2.0/24`, `192.0.2.7`, `192.0.2.10-192.0.2.20`, `2001:db8::/64`.
     pub addresses: Vec<String>,
-    /// Never given.
+    /// Never given, in the same form.
     pub exclude: Vec<String>,
     /// Given only to who asks for them by address.
     pub reserved: Vec<String>,
-    /// Higher ones are used up first.
+    /// Pools of higher priority are used up first. Equal: by name.
     pub priority: i32,
-    /// Only for who names the pool or an address in it.
+    /// Only for who names the pool, or an address in it.
     pub explicit_only: bool,
     /// Only for objects in these namespaces; empty: all.
     pub namespaces: Vec<String>,
-    /// Only for objects with all these labels.
+    /// Only for objects that carry all these labels.
     pub match_labels: BTreeMap<String, String>,
-    /// Give the edges of CIDRs, too.
+    /// Give network and broadcast addresses of IPv4 CIDRs, and the subnet-router anycast address of IPv6 CIDRs, too.
     pub use_edge_addresses: bool,
 }
 
@@ -121,7 +124,7 @@ pub struct PoolProblem {
 /// or every problem.
 pub fn read_pools<'a>(
     source: &PoolSource,
-    raw: &[RawPool],
+    raw: &[PoolConfig],
     others: impl Iterator<Item = &'a PoolSpec>,
 ) -> Result<Vec<PoolSpec>, Vec<PoolProblem>> {
     let mut problems = Vec::new();
@@ -164,7 +167,7 @@ impl Reader<'_> {
         });
     }
 
-    fn pool(&mut self, source: &PoolSource, raw: &RawPool) -> Option<PoolSpec> {
+    fn pool(&mut self, source: &PoolSource, raw: &PoolConfig) -> Option<PoolSpec> {
         let before = self.problems.len();
         let name = self.name::<PoolName>("name", &raw.name);
         let namespace = match raw.namespace.as_str() {

@@ -13,8 +13,8 @@ use groundplane_runtime::grpc::timestamp;
 
 use crate::app::{IpamError, Placed};
 use crate::domain::{
-    AdoptionRequest, Ask, Holding, Key, PoolChoice, PoolSpec, PoolStatus, RawPool, Selector, Verdict, Want,
-    Wanted,
+    AdoptionRequest, Ask, Holding, Key, PoolChoice, PoolConfig, PoolSpec, PoolStatus, Selector, Verdict,
+    Want, Wanted,
 };
 
 /// A text that must be what it says.
@@ -189,9 +189,9 @@ pub(super) fn adoption(request: &pb::AdoptRequest) -> Result<(AdoptionRequest, V
     ))
 }
 
-pub(super) fn raw_pool(pool: pb::Pool) -> RawPool {
+pub(super) fn pool_config(pool: pb::Pool) -> PoolConfig {
     let id = pool.r#ref.unwrap_or_default();
-    RawPool {
+    PoolConfig {
         namespace: id.namespace,
         name: id.name,
         network: pool.network,

@@ -69,7 +69,7 @@ impl Model {
     }
 }
 
-fn pools(second: bool, exclude: u8) -> Vec<RawPool> {
+fn pools(second: bool, exclude: u8) -> Vec<PoolConfig> {
     let mut first = pool("first", &["10.0.0.0-10.0.0.15", "2001:db8::/120"]);
     first.exclude = vec![format!("10.0.0.{exclude}")];
     first.reserved = vec!["10.0.0.14-10.0.0.15".to_owned()];
