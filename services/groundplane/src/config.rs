@@ -1,5 +1,7 @@
 //! The configuration file: one document, read by every process; each service owns its section.
 
+mod endpoint;
+
 use std::path::Path;
 
 use groundplane_cloud::{CloudConfig, DriverName, EquinixConfig, RemoteConfig, StaticConfig};
@@ -7,6 +9,8 @@ use groundplane_core::ClusterId;
 pub(crate) use groundplane_runtime::config::ConfigErrors;
 use groundplane_runtime::config::{Document, Problem};
 use serde::{Deserialize, Serialize};
+
+pub(crate) use endpoint::EndpointConfig;
 
 use crate::wiring::AddressConfig;
 
@@ -32,6 +36,8 @@ pub(crate) struct Config {
     pub(crate) fixed: StaticConfig,
     pub(crate) equinix: EquinixConfig,
     pub(crate) remote: RemoteConfig,
+    /// The elastic IP of the API server.
+    pub(crate) endpoint: EndpointConfig,
 }
 
 impl Config {
@@ -68,6 +74,12 @@ impl Config {
         problems.extend(self.bgp.validate().into_iter().map(under("bgp")));
         problems.extend(self.instances.validate().into_iter().map(under("instances")));
         problems.extend(self.gateway.validate().into_iter().map(under("gateway")));
+        problems.extend(
+            self.endpoint
+                .validate(self.driver)
+                .into_iter()
+                .map(under("endpoint")),
+        );
         problems.extend(self.services.validate().into_iter().map(under("services")));
         problems
     }
@@ -79,7 +91,7 @@ impl Config {
             fixed: self.fixed.clone(),
             equinix: self.equinix.clone(),
             remote: self.remote.clone(),
-            endpoint: None,
+            endpoint: self.endpoint.selector(),
         }
     }
 
@@ -102,7 +114,7 @@ mod documented;
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Config, String> {
+    pub(super) fn read(text: &str) -> Result<Config, String> {
         let document = Document::parse("groundplane.yaml", text).map_err(|error| error.to_string())?;
         Config::read(&document, true).map_err(|error| error.to_string())
     }
