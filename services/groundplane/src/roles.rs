@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use anyhow::Context as _;
-use groundplane_cloud::{Cloud, DriverName};
+use groundplane_cloud::Cloud;
 use groundplane_core::{ErrorKind, Kinded as _};
 use groundplane_gateway::Channels;
 use groundplane_ipam::StartError;
@@ -13,14 +13,14 @@ use groundplane_runtime::args::ListenArgs;
 use groundplane_runtime::grpc::{Channel, Listen, Server, Target};
 use groundplane_runtime::shutdown::{self, Signals};
 use groundplane_runtime::telemetry::Telemetry;
-use groundplane_runtime::tls::ClientTls;
+use groundplane_runtime::tls::ClientCredentials;
 use groundplane_runtime::{Context, admin};
 use tonic::service::Routes;
 use tracing::{info, warn};
 
 use crate::args::ServeArgs;
 use crate::config::Config;
-use crate::wiring::{Addresses, connect};
+use crate::wiring::{Addresses, connect_with};
 
 /// Where `ctl` looks for a gateway, and where one listens, unless told otherwise.
 pub(crate) const GATEWAY_TARGET: &str = "http://127.0.0.1:9470";
@@ -32,6 +32,7 @@ pub(crate) enum Role {
     Ipam,
     Eip,
     Bgp,
+    Health,
     Instances,
     Gateway,
 }
@@ -43,6 +44,7 @@ impl Role {
             Self::Ipam => "ipam",
             Self::Eip => "eip",
             Self::Bgp => "bgp",
+            Self::Health => "health",
             Self::Instances => "instances",
             Self::Gateway => "gateway",
         }
@@ -50,7 +52,7 @@ impl Role {
 
     /// Does it need the cloud's configuration and its secrets?
     fn calls_cloud(self) -> bool {
-        !matches!(self, Self::Ipam | Self::Gateway)
+        !matches!(self, Self::Ipam | Self::Health | Self::Gateway)
     }
 
     /// The port on loopback where it listens unless told otherwise. That of `all` is the gateway's.
@@ -61,6 +63,7 @@ impl Role {
             Self::Eip => 9472,
             Self::Bgp => 9473,
             Self::Instances => 9474,
+            Self::Health => 9475,
         }
     }
 }
@@ -79,14 +82,19 @@ pub(crate) async fn run(role: Role, args: ServeArgs) -> anyhow::Result<()> {
     let file = config.as_deref();
     let config = Config::load(file, role.calls_cloud())?;
     let telemetry = Telemetry::init(role.name(), &telemetry)?;
+    let context = Context::new();
+    let tls = client.tls().as_ref().map(ClientCredentials::load).transpose()?;
+    if let Some(tls) = &tls {
+        tls.watch(&context);
+    }
     let process = Process {
         role,
         addresses: addresses.or(&config.services),
         gateway: config.gateway(kubeconfig.as_deref()),
         config,
         listen,
-        tls: client.tls(),
-        context: Context::new(),
+        tls,
+        context,
         cloud: OnceCell::new(),
     };
     info!(
@@ -108,7 +116,7 @@ struct Process {
     gateway: groundplane_gateway::Config,
     config: Config,
     listen: ListenArgs,
-    tls: Option<ClientTls>,
+    tls: Option<ClientCredentials>,
     context: Context,
     cloud: OnceCell<Cloud>,
 }
@@ -132,6 +140,7 @@ impl Process {
                 self.eip(ipam).await?
             }
             Role::Bgp => self.bgp().await?,
+            Role::Health => self.health().await?,
             Role::Instances => self.instances().await?,
             Role::Gateway => self.gateway(self.elsewhere()?).await?,
         };
@@ -200,7 +209,7 @@ impl Process {
     }
 
     fn connect(&self, target: &Target) -> anyhow::Result<Channel> {
-        connect(target, self.tls.as_ref())
+        connect_with(target, self.tls.as_ref())
     }
 
     /// The driver: one a process, so that its services share the client, its limits and its metrics.
@@ -237,6 +246,10 @@ impl Process {
         Ok(groundplane_bgp::start(self.config.bgp.clone(), self.cloud()?, &self.context).await?)
     }
 
+    async fn health(&self) -> anyhow::Result<Routes> {
+        Ok(groundplane_health::start(self.config.health.clone(), &self.context).await?)
+    }
+
     async fn instances(&self) -> anyhow::Result<Routes> {
         Ok(groundplane_instances::start(self.config.instances.clone(), self.cloud()?, &self.context).await?)
     }
@@ -247,7 +260,7 @@ impl Process {
 
     /// Tells an operator, once, what to expect of this configuration.
     fn say_what_it_does(&self) {
-        let from_pools = self.config.driver == DriverName::Static;
+        let from_pools = self.config.cloud().addresses_from_pools();
         info!(driver = %self.config.driver, "nodes are initialised, and Services of type LoadBalancer get addresses");
         if from_pools && self.config.pools.is_empty() {
             warn!(

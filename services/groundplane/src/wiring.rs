@@ -1,8 +1,8 @@
 //! Where the services are that run in other processes.
 
 use groundplane_runtime::config::Problem;
-use groundplane_runtime::grpc::{Channel, ChannelError, Target, channel};
-use groundplane_runtime::tls::ClientTls;
+use groundplane_runtime::grpc::{Channel, ChannelError, Target, channel_with};
+use groundplane_runtime::tls::{ClientCredentials, ClientTls};
 use serde::{Deserialize, Serialize};
 
 /// Where the services are that this process calls and does not run itself.
@@ -74,7 +74,13 @@ impl Addresses {
 }
 
 /// A channel that knows our contracts, and so which methods stream and where deadlines are sent.
-pub(crate) fn connect(target: &Target, tls: Option<&ClientTls>) -> anyhow::Result<Channel> {
-    let channel = channel(target, tls).map_err(|error: ChannelError| anyhow::anyhow!(error))?;
+pub(crate) fn connect_with(target: &Target, tls: Option<&ClientCredentials>) -> anyhow::Result<Channel> {
+    let channel = channel_with(target, tls).map_err(|error: ChannelError| anyhow::anyhow!(error))?;
     Ok(channel.describe(groundplane_proto::FILE_DESCRIPTOR_SET)?)
+}
+
+/// As [`connect_with`], for a process that does not last.
+pub(crate) fn connect(target: &Target, tls: Option<&ClientTls>) -> anyhow::Result<Channel> {
+    let tls = tls.map(ClientCredentials::load).transpose()?;
+    connect_with(target, tls.as_ref())
 }

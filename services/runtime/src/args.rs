@@ -88,7 +88,7 @@ pub struct ListenArgs {
         value_name = "ADDRESS"
     )]
     pub listen: Vec<Listen>,
-    /// Serve gRPC in plaintext beyond loopback. Anybody who reaches the port can then take addresses
+    /// Serve gRPC beyond loopback to callers who do not prove who they are. Anybody who reaches the port can then take addresses
     #[arg(long, env = "GROUNDPLANE_INSECURE")]
     pub insecure: bool,
     /// Offer gRPC reflection
@@ -108,6 +108,9 @@ pub struct ListenArgs {
         requires = "tls_cert"
     )]
     pub tls_client_ca: Option<PathBuf>,
+    /// Trust domain of callers, whose certificates say `spiffe://DOMAIN/SERVICE`; `groundplane` unless given
+    #[arg(long, env = "GROUNDPLANE_TRUST_DOMAIN", value_name = "DOMAIN")]
+    pub trust_domain: Option<String>,
 }
 
 impl ListenArgs {

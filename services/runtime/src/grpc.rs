@@ -3,8 +3,11 @@
 
 mod body;
 mod call;
+mod callers;
 mod channel;
 mod connection;
+mod dial;
+mod handshake;
 mod health;
 mod layer;
 mod listen;
@@ -17,8 +20,8 @@ pub mod status;
 mod time;
 
 pub use call::{Policy, call};
-pub use channel::{CALL_DEADLINE, Channel, ChannelError, ParseTargetError, Target, channel};
-pub use connection::Peer;
+pub use channel::{CALL_DEADLINE, Channel, ChannelError, ParseTargetError, Target, channel, channel_with};
+pub use connection::{Peer, Standing};
 pub use listen::{BindError, BoundAddress, Listen, ParseListenError};
 pub use memory::{MemoryConnector, MemoryListener, WithinError, memory};
 pub use page::Page;

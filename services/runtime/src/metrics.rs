@@ -8,6 +8,7 @@ use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
 use crate::grpc::metrics::RpcMetrics;
+use crate::tls::metrics::TlsMetrics;
 
 /// Every metric starts with this.
 const PREFIX: &str = "groundplane";
@@ -19,16 +20,19 @@ const PREFIX: &str = "groundplane";
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
     rpc: RpcMetrics,
+    tls: TlsMetrics,
 }
 
 impl Metrics {
-    /// A registry that holds the RPC metrics only.
+    /// A registry that holds the metrics of RPC and TLS only.
     pub fn new() -> Self {
         let mut registry = Registry::with_prefix(PREFIX);
         let rpc = RpcMetrics::register(&mut registry);
+        let tls = TlsMetrics::register(&mut registry);
         Self {
             registry: Arc::new(Mutex::new(registry)),
             rpc,
+            tls,
         }
     }
 
@@ -46,6 +50,10 @@ impl Metrics {
 
     pub(crate) fn rpc(&self) -> &RpcMetrics {
         &self.rpc
+    }
+
+    pub(crate) fn tls(&self) -> &TlsMetrics {
+        &self.tls
     }
 }
 

@@ -4,6 +4,7 @@
 //! while a call is answered carries its trace id. [`TelemetryGuard::shutdown`] is the last thing that a process does.
 
 pub(crate) mod panics;
+pub(crate) mod seldom;
 mod text;
 pub mod trace;
 

@@ -1,8 +1,33 @@
-//! TLS by file: one provider of cryptography for the process, and errors that name the field and the file.
+//! TLS by file: who we are, and whom we trust.
+//!
+//! Files are read again while the process runs, since a certificate is renewed more often than a process is started. New
+//! connections use what was read last. A certificate whose key is not there yet, or any other set of files that does not
+//! fit together, is never used: the old set stays, and the log says so once.
+//!
+//! ```text
+//! files ──► ServerCredentials ──► each accepted connection ──► Identity of the caller
+//!       └─► ClientCredentials ──► each opened connection; open ones are replaced when the files change
+//! ```
+//!
+//! Who a caller is stands in its certificate as `spiffe://<trust domain>/<service>` ([`identity`]); why a handshake failed
+//! is said in words by [`failure`].
 
-use std::path::{Path, PathBuf};
+mod client;
+pub mod failure;
+pub mod identity;
+mod material;
+pub(crate) mod metrics;
+mod reload;
+mod server;
 
-use tonic::transport::{Certificate, ClientTlsConfig, Identity, ServerTlsConfig};
+use std::path::PathBuf;
+
+pub use client::ClientCredentials;
+pub(crate) use client::Renew;
+pub use failure::TlsFailure;
+pub use identity::{Caller, Identity, TRUST_DOMAIN};
+pub(crate) use reload::RELOAD_INTERVAL;
+pub(crate) use server::ServerCredentials;
 
 /// Why TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -27,9 +52,37 @@ pub enum TlsError {
         /// What was looked for.
         expected: &'static str,
     },
+    /// A certificate in a file is none.
+    #[error("{field}: `{}` holds a certificate that cannot be read", .path.display())]
+    Certificate {
+        /// Which setting names it.
+        field: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: identity::ParseCertificateError,
+    },
+    /// A certificate and a key that are not of each other.
+    #[error("the certificate in `{}` is not of the key in `{}`", .cert.display(), .key.display())]
+    Pair {
+        /// The certificate's file.
+        cert: PathBuf,
+        /// The key's file.
+        key: PathBuf,
+        /// Why.
+        source: rustls::Error,
+    },
     /// The parts do not fit together.
     #[error("certificate, key and authority do not fit together")]
-    Config(#[source] tonic::transport::Error),
+    Config(#[source] rustls::Error),
+    /// The authority is of no use to check clients by.
+    #[error("no client can be checked by `{}`", .path.display())]
+    Authority {
+        /// The authority's file.
+        path: PathBuf,
+        /// Why.
+        source: rustls::server::VerifierBuilderError,
+    },
 }
 
 /// Installs the provider of cryptography. The first thing that `main` does, and every test that uses TLS.
@@ -51,18 +104,6 @@ pub struct ServerTls {
     pub client_ca: Option<PathBuf>,
 }
 
-impl ServerTls {
-    /// Reads the files.
-    pub fn load(&self) -> Result<ServerTlsConfig, TlsError> {
-        let identity = identity("tls_cert", &self.cert, "tls_key", &self.key)?;
-        let mut config = ServerTlsConfig::new().identity(identity);
-        if let Some(path) = &self.client_ca {
-            config = config.client_ca_root(Certificate::from_pem(read("tls_client_ca", path, CERTIFICATE)?));
-        }
-        Ok(config)
-    }
-}
-
 /// A client's files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientTls {
@@ -74,56 +115,7 @@ pub struct ClientTls {
     pub server_name: Option<String>,
 }
 
-impl ClientTls {
-    /// Reads the files.
-    pub fn load(&self) -> Result<ClientTlsConfig, TlsError> {
-        let mut config = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read(
-            "tls_ca",
-            &self.ca,
-            CERTIFICATE,
-        )?));
-        if let Some((cert, key)) = &self.identity {
-            config = config.identity(identity("tls_cert", cert, "tls_key", key)?);
-        }
-        if let Some(name) = &self.server_name {
-            config = config.domain_name(name);
-        }
-        Ok(config)
-    }
-}
-
-const CERTIFICATE: &str = "CERTIFICATE";
-const PRIVATE_KEY: &str = "PRIVATE KEY";
-
-fn identity(
-    cert_field: &'static str,
-    cert: &Path,
-    key_field: &'static str,
-    key: &Path,
-) -> Result<Identity, TlsError> {
-    Ok(Identity::from_pem(
-        read(cert_field, cert, CERTIFICATE)?,
-        read(key_field, key, PRIVATE_KEY)?,
-    ))
-}
-
-fn read(field: &'static str, path: &Path, expected: &'static str) -> Result<Vec<u8>, TlsError> {
-    let content = std::fs::read(path).map_err(|source| TlsError::Read {
-        field,
-        path: path.to_owned(),
-        source,
-    })?;
-    let text = String::from_utf8_lossy(&content);
-    // `EC PRIVATE KEY` and `RSA PRIVATE KEY` count, too.
-    let found = text.lines().any(|line| {
-        line.starts_with("-----BEGIN ") && line.trim_end().ends_with(&format!("{expected}-----"))
-    });
-    if !found {
-        return Err(TlsError::Content {
-            field,
-            path: path.to_owned(),
-            expected,
-        });
-    }
-    Ok(content)
-}
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;

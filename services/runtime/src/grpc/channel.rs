@@ -3,6 +3,7 @@
 //! Connects when first used, and again whenever the connection broke. A peer that vanished without a word is found by
 //! pings, also while nothing is being asked. Every unary call has a deadline, its own or [`CALL_DEADLINE`].
 
+use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::path::PathBuf;
@@ -20,12 +21,13 @@ use tonic::transport::Endpoint;
 use tower::Service;
 use tracing::{Instrument as _, info_span};
 
+use super::dial::{Dialer, Renewed};
 use super::layer::{GRPC_TIMEOUT, parse_timeout, timeout_value};
 use super::memory::MemoryConnector;
 use super::methods::{Methods, Shape};
-use super::status::code_name;
+use super::status::{Details, code_name, status};
 use crate::telemetry::trace;
-use crate::tls::{ClientTls, TlsError};
+use crate::tls::{ClientCredentials, ClientTls, TlsError, TlsFailure};
 
 /// What a call gets that names no deadline of its own.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(10);
@@ -95,14 +97,9 @@ pub enum ChannelError {
     /// The files of TLS are not in order.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// TLS does not accept what it was given.
-    #[error("TLS towards {target} cannot be set up")]
-    Config {
-        /// Where to.
-        target: String,
-        /// Why.
-        source: tonic::transport::Error,
-    },
+    /// No server's certificate can be for this name.
+    #[error("TLS towards {0} cannot be set up: neither its host nor the configured server name is a name")]
+    Name(Uri),
     /// `https://` without the authority to trust.
     #[error("{0} asks for TLS, and no certificate authority is configured to trust")]
     NoAuthority(Uri),
@@ -112,27 +109,42 @@ pub enum ChannelError {
 #[derive(Clone)]
 pub struct Channel {
     inner: tonic::transport::Channel,
+    /// With TLS: where a newer connection comes from, and the generation of `inner`.
+    renewed: Option<(Arc<Renewed>, u64)>,
     target: Arc<str>,
     methods: Arc<Methods>,
 }
 
-/// A channel to `target`. Does not connect yet, so it never fails because the service is away.
+/// A channel to `target`. Does not connect yet, so it never fails because the service is away. Each new connection uses the
+/// files of `tls` as they are then.
 pub fn channel(target: &Target, tls: Option<&ClientTls>) -> Result<Channel, ChannelError> {
+    // Files that nobody would use need not be there.
+    let secure = matches!(target, Target::Tcp(uri) if uri.scheme_str() == Some("https"));
+    let credentials = tls.filter(|_| secure).map(ClientCredentials::load).transpose()?;
+    channel_with(target, credentials.as_ref())
+}
+
+/// As [`channel()`], with credentials that channels share and that may be watched: then open connections are renewed, too.
+pub fn channel_with(
+    target: &Target,
+    credentials: Option<&ClientCredentials>,
+) -> Result<Channel, ChannelError> {
+    let mut renewed = None;
     let inner = match target {
-        Target::Tcp(uri) => {
-            let endpoint = tuned(Endpoint::from(uri.clone()));
-            match (uri.scheme_str(), tls) {
-                (Some("https"), None) => return Err(ChannelError::NoAuthority(uri.clone())),
-                (Some("https"), Some(tls)) => endpoint
-                    .tls_config(tls.load()?)
-                    .map_err(|source| ChannelError::Config {
-                        target: target.to_string(),
-                        source,
-                    })?
-                    .connect_lazy(),
-                _ => endpoint.connect_lazy(),
+        Target::Tcp(uri) => match (uri.scheme_str(), credentials) {
+            (Some("https"), None) => return Err(ChannelError::NoAuthority(uri.clone())),
+            (Some("https"), Some(credentials)) => {
+                let dialer =
+                    Dialer::new(uri, credentials.clone()).ok_or_else(|| ChannelError::Name(uri.clone()))?;
+                // tonic must not add TLS of its own, so it is told of plain HTTP; requests name the true scheme.
+                let endpoint = tuned(Endpoint::from_static(LOCAL)).origin(uri.clone());
+                let shared = Renewed::lazy(endpoint, dialer);
+                let (first, generation) = shared.current();
+                renewed = Some((shared, generation));
+                first
             }
-        }
+            _ => tuned(Endpoint::from(uri.clone())).connect_lazy(),
+        },
         Target::Unix(path) => {
             let path = path.clone();
             tuned(Endpoint::from_static(LOCAL)).connect_with_connector_lazy(tower::service_fn(
@@ -154,6 +166,7 @@ pub fn channel(target: &Target, tls: Option<&ClientTls>) -> Result<Channel, Chan
     };
     Ok(Channel {
         inner,
+        renewed,
         target: target.to_string().into(),
         methods: Arc::default(),
     })
@@ -191,6 +204,11 @@ impl Service<Request<Body>> for Channel {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        if let Some((renewed, generation)) = &mut self.renewed
+            && let Some((inner, newer)) = renewed.newer(*generation)
+        {
+            (self.inner, *generation) = (inner, newer);
+        }
         self.inner.poll_ready(cx)
     }
 
@@ -228,7 +246,12 @@ impl Service<Request<Body>> for Channel {
         let recorded = span.clone();
         let call = async move {
             let result = match tokio::time::timeout(deadline, answer).await {
-                Ok(result) => result,
+                // "transport error" helps nobody where we know better.
+                Ok(Err(error)) => match tls_failure(&error) {
+                    Some(failure) => Ok(status("client", failure, Details::default()).into_http()),
+                    None => Err(error),
+                },
+                Ok(answer) => answer,
                 Err(_) => Ok(Status::deadline_exceeded(format!("no answer within {deadline:?}")).into_http()),
             };
             if let Some(status) = result
@@ -242,4 +265,16 @@ impl Service<Request<Body>> for Channel {
         };
         Box::pin(call.instrument(span))
     }
+}
+
+/// That TLS failed, if that is behind an error.
+fn tls_failure<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a TlsFailure> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(failure) = error.downcast_ref() {
+            return Some(failure);
+        }
+        cause = error.source();
+    }
+    None
 }

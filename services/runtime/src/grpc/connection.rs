@@ -7,32 +7,50 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::Sleep;
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::transport::server::Connected;
 
-/// Length of the HTTP/2 client preface. (A TLS hello is longer.)
+use crate::tls::Identity;
+
+/// Length of the HTTP/2 client preface. (TLS has its own limit: this counts what comes after its handshake.)
 const PREFACE: usize = 24;
 
 /// How long a client may take to send it.
 pub(crate) const PREFACE_WAIT: Duration = Duration::from_secs(10);
 
 /// Who is at the other end; in a request's extensions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Its address; `None` for a unix socket or memory.
     pub address: Option<SocketAddr>,
+    /// Why it is let in.
+    pub standing: Standing,
+}
+
+/// Why a peer is let in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// The operating system let it get to a unix socket, to memory, or to a port on loopback.
+    Local,
+    /// It came over the network without a proof of who it is, which somebody asked for by `--insecure`.
+    Anybody,
+    /// Its certificate says who it is.
+    Certified(Arc<Identity>),
 }
 
 /// What carries the bytes.
 #[derive(Debug)]
 pub(crate) enum Socket {
     Tcp(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
     Unix(UnixStream),
     Memory(DuplexStream),
 }
@@ -58,13 +76,13 @@ impl Connection {
     /// `stopping`: the server stops; `severed`: it waits no longer.
     pub(crate) fn new(
         socket: Socket,
-        address: Option<SocketAddr>,
+        peer: Peer,
         stopping: CancellationToken,
         severed: CancellationToken,
     ) -> Self {
         Self {
             socket,
-            peer: Peer { address },
+            peer,
             greeting: Some(Greeting {
                 received: 0,
                 patience: Box::pin(tokio::time::sleep(PREFACE_WAIT)),
@@ -92,7 +110,7 @@ impl Connected for Connection {
     type ConnectInfo = Peer;
 
     fn connect_info(&self) -> Peer {
-        self.peer
+        self.peer.clone()
     }
 }
 
@@ -105,6 +123,7 @@ impl AsyncRead for Connection {
         let before = buf.filled().len();
         let read = match &mut self.socket {
             Socket::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
+            Socket::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
             Socket::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
             Socket::Memory(pipe) => Pin::new(pipe).poll_read(cx, buf),
         };
@@ -130,6 +149,7 @@ impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = match &mut self.socket {
             Socket::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
+            Socket::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
             Socket::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
             Socket::Memory(pipe) => Pin::new(pipe).poll_write(cx, buf),
         };
@@ -139,9 +159,36 @@ impl AsyncWrite for Connection {
         written
     }
 
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = match &mut self.socket {
+            Socket::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+            Socket::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+            Socket::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+            Socket::Memory(pipe) => Pin::new(pipe).poll_write_vectored(cx, bufs),
+        };
+        if written.is_pending() && self.is_cut(cx) {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        written
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.socket {
+            Socket::Tcp(stream) => stream.is_write_vectored(),
+            Socket::Tls(stream) => stream.is_write_vectored(),
+            Socket::Unix(stream) => stream.is_write_vectored(),
+            Socket::Memory(pipe) => pipe.is_write_vectored(),
+        }
+    }
+
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.socket {
             Socket::Tcp(stream) => Pin::new(stream).poll_flush(cx),
+            Socket::Tls(stream) => Pin::new(stream).poll_flush(cx),
             Socket::Unix(stream) => Pin::new(stream).poll_flush(cx),
             Socket::Memory(pipe) => Pin::new(pipe).poll_flush(cx),
         }
@@ -150,6 +197,7 @@ impl AsyncWrite for Connection {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.socket {
             Socket::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            Socket::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
             Socket::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
             Socket::Memory(pipe) => Pin::new(pipe).poll_shutdown(cx),
         }

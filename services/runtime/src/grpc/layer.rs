@@ -1,4 +1,4 @@
-//! What happens to every call before and after a service sees it: trace, deadline, limit, metrics.
+//! What happens to every call before and after a service sees it: trace, who may call, deadline, limit, metrics.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -18,6 +18,8 @@ use tower::{Layer, Service};
 use tracing::{Instrument as _, Span, debug, info_span};
 
 use super::body::Observed;
+use super::callers::Gatekeeper;
+use super::connection::Peer;
 use super::methods::{Method, Methods, Shape};
 use super::metrics::{Observer, RpcMetrics};
 use super::status::code_name;
@@ -39,6 +41,7 @@ pub(crate) struct Shared {
     pub(crate) methods: Methods,
     pub(crate) metrics: RpcMetrics,
     pub(crate) permits: Arc<Semaphore>,
+    pub(crate) gatekeeper: Gatekeeper,
     pub(crate) stopping: CancellationToken,
 }
 
@@ -83,6 +86,11 @@ impl Service<Request<Body>> for RpcService {
         let span = span(shared.name, &method);
         trace::adopt(&span, request.headers());
         trace::record_id(&span);
+        let peer = request.extensions().get::<Peer>();
+        if let Err(status) = span.in_scope(|| shared.gatekeeper.check(peer, &method)) {
+            finish(observer, &span, status.code());
+            return Box::pin(std::future::ready(Ok(status.into_http())));
+        }
         // A busy server is alive: health is answered whatever the load.
         let permit = match Arc::clone(&shared.permits).try_acquire_owned() {
             Ok(permit) => Some(permit),

@@ -63,6 +63,11 @@ pub enum BindError {
         "{0} is not loopback and has no TLS; configure a certificate and a key, or accept plaintext with `--insecure`"
     )]
     Plaintext(SocketAddr),
+    /// TLS where others can reach it, and everybody is let in.
+    #[error(
+        "{0} is not loopback and lets everybody in; name with --tls-client-ca whose clients are let in, or accept anybody with `--insecure`"
+    )]
+    Anybody(SocketAddr),
     /// An in-memory listener that another server has.
     #[error("the in-memory listener is taken by another server")]
     Taken,
@@ -95,6 +100,19 @@ impl fmt::Display for BoundAddress {
     }
 }
 
+/// How callers prove who they are, on TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// By a certificate.
+    Certificate,
+    /// They need not: somebody asked for that.
+    NotAsked,
+    /// They cannot, although there is TLS.
+    None,
+    /// They cannot: there is no TLS.
+    Plaintext,
+}
+
 /// A place that is bound.
 #[derive(Debug)]
 pub(crate) enum Listener {
@@ -104,12 +122,15 @@ pub(crate) enum Listener {
 }
 
 impl Listener {
-    /// Binds. `secure` says whether plaintext TCP beyond loopback is fine: there is TLS, or somebody asked for it.
-    pub(crate) async fn bind(listen: &Listen, secure: bool) -> Result<(Self, BoundAddress), BindError> {
+    /// Binds. Beyond loopback only where callers prove who they are, or somebody asked for it.
+    pub(crate) async fn bind(listen: &Listen, proof: Proof) -> Result<(Self, BoundAddress), BindError> {
         match listen {
             Listen::Tcp(address) => {
-                if !secure && !address.ip().is_loopback() {
-                    return Err(BindError::Plaintext(*address));
+                let beyond = !address.ip().is_loopback();
+                match proof {
+                    Proof::Plaintext if beyond => return Err(BindError::Plaintext(*address)),
+                    Proof::None if beyond => return Err(BindError::Anybody(*address)),
+                    _ => {}
                 }
                 let failed = |source| BindError::Io {
                     address: address.to_string(),

@@ -8,12 +8,15 @@ use std::sync::Arc;
 use prost::Message as _;
 use prost_types::FileDescriptorSet;
 
+use super::callers::Callers;
+
 /// One method.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Method {
     pub(crate) service: Arc<str>,
     pub(crate) name: Arc<str>,
     pub(crate) shape: Shape,
+    pub(crate) callers: Callers,
 }
 
 /// How many messages flow.
@@ -61,6 +64,7 @@ impl Methods {
                 service: Arc::clone(service),
                 name: method.into(),
                 shape,
+                callers: Callers::of(service, method),
             },
         );
     }
@@ -78,6 +82,7 @@ impl Method {
             service: "unknown".into(),
             name: "unknown".into(),
             shape: Shape::Unknown,
+            callers: Callers::These(&[]),
         }
     }
 }

@@ -12,28 +12,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
-use tokio_stream::Stream;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
-use tonic::transport::ServerTlsConfig;
 use tonic_health::pb::health_server::HealthServer;
 use tracing::{info, warn};
 
-use super::connection::Connection;
+use super::callers::Gatekeeper;
+use super::handshake::{Greeter, connections};
 use super::health::HealthRpc;
 use super::layer::{RpcLayer, Shared};
-use super::listen::{BindError, BoundAddress, Listen, Listener};
+use super::listen::{BindError, BoundAddress, Listen, Listener, Proof};
 use super::methods::Methods;
 use crate::args::ListenArgs;
-use crate::tls::ServerTls;
+use crate::tls::{RELOAD_INTERVAL, ServerCredentials, ServerTls, TRUST_DOMAIN};
 use crate::{Context, Health};
 
 /// A ping this often to a silent client, and this long for its answer.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Pause after a connection could not be accepted, most likely for want of file descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What one server bears.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +64,8 @@ pub struct Server {
     context: Context,
     listen: Vec<Listen>,
     tls: Option<ServerTls>,
+    trust_domain: Arc<str>,
+    reload: Duration,
     insecure: bool,
     limits: Limits,
     content: Content,
@@ -108,6 +106,8 @@ impl Server {
             context: context.clone(),
             listen: Vec::new(),
             tls: None,
+            trust_domain: TRUST_DOMAIN.into(),
+            reload: RELOAD_INTERVAL,
             insecure: false,
             limits: Limits::default(),
             content: Content::default(),
@@ -124,6 +124,9 @@ impl Server {
     pub fn args(mut self, args: &ListenArgs) -> Self {
         self.listen.extend(args.listen.iter().cloned());
         self.tls = args.tls();
+        if let Some(domain) = &args.trust_domain {
+            self.trust_domain = domain.as_str().into();
+        }
         self.insecure = args.insecure;
         self
     }
@@ -134,7 +137,13 @@ impl Server {
         self
     }
 
-    /// Allows plaintext TCP beyond loopback.
+    /// Looks this often for renewed certificates.
+    pub fn reload_every(mut self, interval: Duration) -> Self {
+        self.reload = interval;
+        self
+    }
+
+    /// Allows callers beyond loopback who do not prove who they are.
     pub fn insecure(mut self, insecure: bool) -> Self {
         self.insecure = insecure;
         self
@@ -173,6 +182,8 @@ impl Server {
             context,
             listen,
             tls,
+            trust_domain,
+            reload,
             insecure,
             limits,
             content,
@@ -180,11 +191,16 @@ impl Server {
         if listen.is_empty() {
             return Err(BindError::Nowhere(name));
         }
-        let tls = tls.map(|tls| tls.load()).transpose()?;
-        let secure = insecure || tls.is_some();
+        let tls = tls.map(|tls| ServerCredentials::load(&tls)).transpose()?;
+        let proof = match &tls {
+            Some(tls) if tls.asks_clients() => Proof::Certificate,
+            _ if insecure => Proof::NotAsked,
+            Some(_) => Proof::None,
+            None => Proof::Plaintext,
+        };
         let mut listeners = Vec::with_capacity(listen.len());
         for listen in &listen {
-            let (listener, address) = Listener::bind(listen, secure).await?;
+            let (listener, address) = Listener::bind(listen, proof).await?;
             info!(server = name, %address, tls = tls.is_some() && listener.is_tcp(), "listening");
             listeners.push((listener, address));
         }
@@ -193,6 +209,8 @@ impl Server {
             context,
             listeners,
             tls,
+            trust_domain,
+            reload,
             limits,
             content,
         })
@@ -214,7 +232,9 @@ pub struct BoundServer {
     name: &'static str,
     context: Context,
     listeners: Vec<(Listener, BoundAddress)>,
-    tls: Option<ServerTlsConfig>,
+    tls: Option<ServerCredentials>,
+    trust_domain: Arc<str>,
+    reload: Duration,
     limits: Limits,
     content: Content,
 }
@@ -238,13 +258,15 @@ impl BoundServer {
         self
     }
 
-    /// Answers, by tasks of the context, until the process stops. Fails only where TLS is not in order.
+    /// Answers, by tasks of the context, until the process stops.
     pub fn serve(self) -> Result<(), BindError> {
         let Self {
             name,
             context,
             listeners,
             tls,
+            trust_domain,
+            reload,
             limits,
             mut content,
         } = self;
@@ -257,15 +279,16 @@ impl BoundServer {
             methods: content.methods,
             metrics: context.metrics.rpc().clone(),
             permits: Arc::new(Semaphore::new(limits.calls)),
+            gatekeeper: Gatekeeper::new(name, &context),
             stopping: stopping.clone(),
         }));
+        if let Some(tls) = &tls {
+            tls.watch(&context, reload);
+        }
+        let greeter = Arc::new(Greeter::new(name, &context, tls, trust_domain, severed.clone()));
         for (listener, _) in listeners {
-            let mut builder = transport(limits);
-            if let Some(tls) = tls.clone().filter(|_| listener.is_tcp()) {
-                builder = builder.tls_config(tls).map_err(crate::tls::TlsError::Config)?;
-            }
-            let service = builder.layer(layer.clone()).add_routes(routes.clone());
-            let incoming = connections(name, listener, stopping.clone(), severed.clone());
+            let service = transport(limits).layer(layer.clone()).add_routes(routes.clone());
+            let incoming = connections(listener, Arc::clone(&greeter));
             let serving = service.serve_with_incoming_shutdown(incoming, stopping.clone().cancelled_owned());
             context.tasks.spawn_critical(
                 name,
@@ -320,35 +343,4 @@ fn with_infrastructure(health: &Health, content: &mut Content) -> Routes {
         }
     }
     routes
-}
-
-/// Accepted connections, for as long as the process runs. A failed accept is no reason to stop serving.
-fn connections(
-    name: &'static str,
-    listener: Listener,
-    stopping: CancellationToken,
-    severed: CancellationToken,
-) -> impl Stream<Item = Result<Connection, std::io::Error>> {
-    futures::stream::unfold(listener, move |mut listener| {
-        let (stopping, severed) = (stopping.clone(), severed.clone());
-        async move {
-            loop {
-                match listener.accept().await {
-                    Some(Ok((socket, address))) => {
-                        let connection = Connection::new(socket, address, stopping, severed);
-                        return Some((Ok(connection), listener));
-                    }
-                    Some(Err(error)) => {
-                        warn!(server = name, %error, "a connection cannot be accepted");
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
-                    }
-                    // Every in-memory connector is gone: nobody will call, but nothing is wrong.
-                    None => {
-                        stopping.cancelled().await;
-                        return None;
-                    }
-                }
-            }
-        }
-    })
 }
