@@ -27,7 +27,13 @@ pub(crate) struct Refusal {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} answered {}: {}", self.method, code_name(self.code), self.message)
+        write!(
+            f,
+            "{} answered {}: {}",
+            self.method,
+            code_name(self.code),
+            self.message
+        )
     }
 }
 
@@ -137,7 +143,8 @@ impl Calls {
     pub(crate) async fn capabilities(&self) -> Result<wire::GetCapabilitiesResponse, Refusal> {
         let mut client = CapabilityServiceClient::new(self.channel());
         let request = self.request(wire::GetCapabilitiesRequest {});
-        self.call("GetCapabilities", client.get_capabilities(request)).await
+        self.call("GetCapabilities", client.get_capabilities(request))
+            .await
     }
 
     pub(crate) async fn list_machines(
@@ -215,7 +222,8 @@ impl Calls {
     pub(crate) async fn get_machine(&self, provider_id: &str) -> Result<wire::GetMachineResponse, Refusal> {
         let provider_id = provider_id.to_owned();
         let request = self.request(wire::GetMachineRequest { provider_id });
-        self.call("GetMachine", self.machines().get_machine(request)).await
+        self.call("GetMachine", self.machines().get_machine(request))
+            .await
     }
 
     pub(crate) async fn create_reservation(
@@ -224,10 +232,7 @@ impl Calls {
     ) -> Result<wire::Reservation, Refusal> {
         let request = self.request(request);
         let answer = self
-            .call(
-                "CreateReservation",
-                self.addresses().create_reservation(request),
-            )
+            .call("CreateReservation", self.addresses().create_reservation(request))
             .await?;
         answer.reservation.ok_or_else(|| Refusal {
             method: "CreateReservation",
@@ -238,15 +243,15 @@ impl Calls {
 
     pub(crate) async fn delete_reservation(&self, id: &str) -> Result<(), Refusal> {
         let request = self.request(wire::DeleteReservationRequest { id: id.to_owned() });
-        self.call(
-            "DeleteReservation",
-            self.addresses().delete_reservation(request),
-        )
-        .await?;
+        self.call("DeleteReservation", self.addresses().delete_reservation(request))
+            .await?;
         Ok(())
     }
 
-    pub(crate) async fn get_endpoint(&self, selector: Selector) -> Result<wire::GetEndpointResponse, Refusal> {
+    pub(crate) async fn get_endpoint(
+        &self,
+        selector: Selector,
+    ) -> Result<wire::GetEndpointResponse, Refusal> {
         let request = self.request(wire::GetEndpointRequest {
             selector: Some(selector),
         });
@@ -276,9 +281,7 @@ impl Calls {
             address: address.to_owned(),
             provider_id: machine.to_owned(),
         });
-        let answer = self
-            .call("Reassign", self.addresses().reassign(request))
-            .await?;
+        let answer = self.call("Reassign", self.addresses().reassign(request)).await?;
         assignment("Reassign", answer.assignment)
     }
 

@@ -32,7 +32,10 @@ async fn must_be_one(bench: &Bench, rule: &str) -> Check {
     let made = bench.of_rule(rule).await?;
     let ids: Vec<_> = made.iter().map(|row| row.id.as_str()).collect();
     must(made.len() == 1, || {
-        format!("there should be one reservation, and there are {}: {ids:?}", ids.len())
+        format!(
+            "there should be one reservation, and there are {}: {ids:?}",
+            ids.len()
+        )
     })
 }
 
@@ -50,7 +53,10 @@ pub(super) async fn new(bench: &Bench) -> Check {
             })?;
         } else {
             must(is_one(&made.prefix, family), || {
-                format!("`{}` has the prefix `{}`, not one {family} address", made.id, made.prefix)
+                format!(
+                    "`{}` has the prefix `{}`, not one {family} address",
+                    made.id, made.prefix
+                )
             })?;
         }
         must(made.state != i32::from(ReservationState::Denied), || {
@@ -63,10 +69,14 @@ pub(super) async fn new(bench: &Bench) -> Check {
             format!("`{}` was asked for, and is not for Services", made.id)
         })?;
         let listed = bench.reservations().await?;
-        let row = find(&listed, &made.id)
-            .ok_or_else(|| Stop::fail(format!("`{}` is not in the list", made.id)))?;
-        // What was pending may have become ready since.
-        must(*row == made || is_pending(&made), || {
+        let row =
+            find(&listed, &made.id).ok_or_else(|| Stop::fail(format!("`{}` is not in the list", made.id)))?;
+        // Tags are P21's. What was pending may have become ready since.
+        let untagged = |row: &Reservation| Reservation {
+            tags: Vec::new(),
+            ..row.clone()
+        };
+        must(untagged(row) == untagged(&made) || is_pending(&made), || {
             format!("CreateReservation said {made:?}, and the list {row:?}")
         })?;
         bench.delete(&made.id).await?;

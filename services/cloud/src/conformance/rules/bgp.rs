@@ -58,25 +58,45 @@ pub(super) async fn project(bench: &Bench) -> Check {
         })?;
     }
     must(!before.enabled || before.local_asn == told[0].local_asn, || {
-        format!("BGP was on, and its AS number went from {} to {}", before.local_asn, told[0].local_asn)
+        format!(
+            "BGP was on, and its AS number went from {} to {}",
+            before.local_asn, told[0].local_asn
+        )
     })
 }
 
-pub(super) async fn sessions(bench: &Bench) -> Check {
+/// Makes a session where there is none, where that is allowed: it stays.
+async fn furnish(bench: &Bench) -> Result<Vec<Session>, Stop> {
     let all = list(bench).await?;
-    if all.is_empty() {
-        return Err(Stop::skip("there is no session"));
+    if !all.is_empty() {
+        return Ok(all);
     }
+    if !bench.said.needs_sessions || !bench.options.permanent || bench.options.read_only {
+        return Err(Stop::skip("there is no session; --permanent would make one"));
+    }
+    let machine = bench.machines(1).await?.remove(0);
+    bench.calls.create_session(&machine, FAMILIES[0]).await?;
+    Ok(list(bench).await?)
+}
+
+pub(super) async fn sessions(bench: &Bench) -> Check {
+    let all = furnish(bench).await?;
     let mut seen = BTreeSet::new();
     for session in all {
         must(!session.id.is_empty() && seen.insert(session.id.clone()), || {
             format!("the session `{}` has no id, or is there twice", session.id)
         })?;
         must(bench.is_own(&session.provider_id), || {
-            format!("the session `{}` is of the machine `{}`", session.id, session.provider_id)
+            format!(
+                "the session `{}` is of the machine `{}`",
+                session.id, session.provider_id
+            )
         })?;
         must(FAMILIES.contains(&session.family.as_str()), || {
-            format!("the session `{}` is of the family `{}`", session.id, session.family)
+            format!(
+                "the session `{}` is of the family `{}`",
+                session.id, session.family
+            )
         })?;
     }
     Ok(())
@@ -87,18 +107,12 @@ pub(super) async fn again(bench: &Bench) -> Check {
     if bench.options.read_only {
         return Err(Stop::skip("it changes something, and nothing may be made"));
     }
-    let own = |session: &Session| {
-        bench.is_own(&session.provider_id) && FAMILIES.contains(&session.family.as_str())
+    let own =
+        |session: &Session| bench.is_own(&session.provider_id) && FAMILIES.contains(&session.family.as_str());
+    let Some(session) = furnish(bench).await?.into_iter().find(own) else {
+        return Err(Stop::skip("there is no session that is in order"));
     };
-    let (machine, family) = match list(bench).await?.into_iter().find(own) {
-        Some(session) => (session.provider_id, session.family),
-        None if bench.options.permanent => {
-            let machine = bench.machines(1).await?.remove(0);
-            bench.calls.create_session(&machine, FAMILIES[0]).await?;
-            (machine, FAMILIES[0].to_owned())
-        }
-        None => return Err(Stop::skip("there is no session; --permanent would make one")),
-    };
+    let (machine, family) = (session.provider_id, session.family);
     let is_it = |session: &&Session| session.provider_id == machine && session.family == family;
     let mut ids = BTreeSet::new();
     for _ in 0..2 {
@@ -162,11 +176,14 @@ pub(super) async fn neighbors(bench: &Bench) -> Check {
     for neighbor in &answer.neighbors {
         check(neighbor)?;
         for address in &neighbor.peer_addresses {
-            must(seen.insert(address.clone()), || format!("{address} is there twice"))?;
+            must(seen.insert(address.clone()), || {
+                format!("{address} is there twice")
+            })?;
         }
     }
     must(
-        answer.private_network.is_empty() || answer.private_network.parse::<groundplane_core::Prefix>().is_ok(),
+        answer.private_network.is_empty()
+            || answer.private_network.parse::<groundplane_core::Prefix>().is_ok(),
         || format!("the private network is `{}`", answer.private_network),
     )
 }

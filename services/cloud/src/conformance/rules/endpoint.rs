@@ -30,10 +30,16 @@ pub(super) async fn found(bench: &Bench) -> Check {
     for selector in selectors {
         let found = bench.calls.get_endpoint(selector.clone()).await?;
         must(found.address == address.text, || {
-            format!("by {selector:?} it found `{}`, not {}", found.address, address.text)
+            format!(
+                "by {selector:?} it found `{}`, not {}",
+                found.address, address.text
+            )
         })?;
         must(found.assignments.is_empty(), || {
-            format!("nobody was given {}, and it is held: {:?}", address.text, found.assignments)
+            format!(
+                "nobody was given {}, and it is held: {:?}",
+                address.text, found.assignments
+            )
         })?;
     }
     Ok(())
@@ -53,7 +59,9 @@ pub(super) async fn missing(bench: &Bench) -> Check {
 
 pub(super) async fn ambiguous(bench: &Bench) -> Check {
     if !bench.uses(Capability::Addresses) {
-        return Err(Stop::skip("needs two reservations, and `addresses` is not there to make them"));
+        return Err(Stop::skip(
+            "needs two reservations, and `addresses` is not there to make them",
+        ));
     }
     let (tag, family) = (format!("endpoint={}-P52", bench.run), bench.first_family()?);
     for _ in 0..2 {
@@ -67,7 +75,10 @@ pub(super) async fn ambiguous(bench: &Bench) -> Check {
 }
 
 pub(super) async fn assigned(bench: &Bench) -> Check {
-    let (address, machine) = (bench.address("P53").await?.text, bench.machines(1).await?.remove(0));
+    let (address, machine) = (
+        bench.address("P53").await?.text,
+        bench.machines(1).await?.remove(0),
+    );
     let made = bench.assign(&address, &machine).await?;
     must(!made.id.is_empty() && made.provider_id == machine, || {
         format!("assigned to {machine}, it answered {made:?}")
@@ -75,16 +86,25 @@ pub(super) async fn assigned(bench: &Bench) -> Check {
     must_hold(bench, &address, &machine).await?;
     let held = bench.holders(&address).await?;
     must(held[0].id == made.id, || {
-        format!("Assign answered the id `{}`, and GetEndpoint `{}`", made.id, held[0].id)
+        format!(
+            "Assign answered the id `{}`, and GetEndpoint `{}`",
+            made.id, held[0].id
+        )
     })
 }
 
 pub(super) async fn again(bench: &Bench) -> Check {
-    let (address, machine) = (bench.address("P54").await?.text, bench.machines(1).await?.remove(0));
+    let (address, machine) = (
+        bench.address("P54").await?.text,
+        bench.machines(1).await?.remove(0),
+    );
     let first = bench.assign(&address, &machine).await?;
     let second = bench.assign(&address, &machine).await?;
     must(first.id == second.id, || {
-        format!("the first call made the assignment `{}`, the second `{}`", first.id, second.id)
+        format!(
+            "the first call made the assignment `{}`, the second `{}`",
+            first.id, second.id
+        )
     })?;
     must_hold(bench, &address, &machine).await
 }
@@ -118,7 +138,10 @@ pub(super) async fn race(bench: &Bench) -> Check {
 }
 
 pub(super) async fn unassigned(bench: &Bench) -> Check {
-    let (address, machine) = (bench.address("P57").await?.text, bench.machines(1).await?.remove(0));
+    let (address, machine) = (
+        bench.address("P57").await?.text,
+        bench.machines(1).await?.remove(0),
+    );
     let made = bench.assign(&address, &machine).await?;
     bench.calls.unassign(&made.id).await?;
     let held = bench.holders(&address).await?;
@@ -133,7 +156,10 @@ pub(super) async fn unassigned(bench: &Bench) -> Check {
 }
 
 pub(super) async fn stale(bench: &Bench) -> Check {
-    let (address, machine) = (bench.address("P58").await?.text, bench.machines(1).await?.remove(0));
+    let (address, machine) = (
+        bench.address("P58").await?.text,
+        bench.machines(1).await?.remove(0),
+    );
     let old = bench.assign(&address, &machine).await?;
     bench.calls.unassign(&old.id).await?;
     let new = bench.assign(&address, &machine).await?;
@@ -195,7 +221,10 @@ pub(super) async fn moved(bench: &Bench) -> Check {
 }
 
 pub(super) async fn deadline(bench: &Bench) -> Check {
-    let (address, machine) = (bench.address("P61").await?.text, bench.machines(1).await?.remove(0));
+    let (address, machine) = (
+        bench.address("P61").await?.text,
+        bench.machines(1).await?.remove(0),
+    );
     let short = bench.calls.within(SHORT);
     // Noted as assigned before it is sent, as every Assign; it may be in time after all.
     bench.will_assign(&address);

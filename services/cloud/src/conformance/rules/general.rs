@@ -23,9 +23,7 @@ const ROUNDS: usize = 3;
 pub(super) async fn capabilities(bench: &Bench) -> Check {
     let again = bench.calls.capabilities().await?;
     let said = &bench.said;
-    must(again == *said, || {
-        format!("it said {said:?}, then {again:?}")
-    })?;
+    must(again == *said, || format!("it said {said:?}, then {again:?}"))?;
     let is_scheme = |text: &str| {
         let rest = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".+-".contains(&byte);
         text.starts_with(|first: char| first.is_ascii_lowercase()) && text.bytes().all(rest)
@@ -34,7 +32,9 @@ pub(super) async fn capabilities(bench: &Bench) -> Check {
         format!("the name `{}` is not of the form [a-z][a-z0-9.+-]*", said.name)
     })?;
     for scheme in &said.provider_id_schemes {
-        must(is_scheme(scheme), || format!("`{scheme}` is not a scheme of provider ids"))?;
+        must(is_scheme(scheme), || {
+            format!("`{scheme}` is not a scheme of provider ids")
+        })?;
     }
     let known = Capability::ALL.into_iter().filter(|one| bench.offers(*one));
     must(known.count() > 0, || {
@@ -169,7 +169,9 @@ pub(super) async fn pages(bench: &Bench) -> Check {
 
 async fn compare(bench: &Bench, list: List) -> Check {
     let whole: BTreeSet<_> = walk(bench, list, 0).await?.into_iter().collect();
-    let size = u32::try_from(whole.len().div_ceil(WALK)).unwrap_or(u32::MAX).max(1);
+    let size = u32::try_from(whole.len().div_ceil(WALK))
+        .unwrap_or(u32::MAX)
+        .max(1);
     let walked = walk(bench, list, size).await?;
     let by_page: BTreeSet<_> = walked.iter().cloned().collect();
     let method = list.method();
@@ -212,7 +214,8 @@ pub(super) async fn at_once(bench: &Bench) -> Check {
     };
     let mut round = 1;
     loop {
-        let answers: Result<BTreeSet<_>, Refusal> = join_all((0..8).map(|_| read())).await.into_iter().collect();
+        let answers: Result<BTreeSet<_>, Refusal> =
+            join_all((0..8).map(|_| read())).await.into_iter().collect();
         if answers?.len() == 1 {
             return Ok(());
         }

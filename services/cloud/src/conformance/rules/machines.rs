@@ -82,7 +82,9 @@ pub(super) async fn whole(bench: &Bench) -> Check {
         })?;
         for row in &machine.addresses {
             let fits = match AddressType::try_from(row.r#type) {
-                Ok(AddressType::InternalIp | AddressType::ExternalIp) => row.address.parse::<IpAddr>().is_ok(),
+                Ok(AddressType::InternalIp | AddressType::ExternalIp) => {
+                    row.address.parse::<IpAddr>().is_ok()
+                }
                 Ok(AddressType::Hostname | AddressType::InternalDns | AddressType::ExternalDns) => {
                     !row.address.is_empty()
                 }

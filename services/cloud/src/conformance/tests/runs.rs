@@ -45,7 +45,11 @@ async fn a_provider_that_offers_everything_passes_everything_and_keeps_nothing()
         assert_eq!(not_passed(&report), [], "atomic: {atomic}");
         assert_eq!(report.outcomes.len(), rules().len());
         assert_eq!((report.left.as_slice(), report.is_broken()), (&[][..], false));
-        assert_eq!(cloud.reservations(), before, "what was there is there, and nothing else");
+        assert_eq!(
+            cloud.reservations(),
+            before,
+            "what was there is there, and nothing else"
+        );
     }
 }
 
@@ -79,13 +83,14 @@ async fn equinix_passes_through_a_provider_and_keeps_nothing() {
         .serve(&context)
         .await
         .unwrap();
-    let report = look(&target, everything()).await;
-    assert_eq!(not_passed(&report), []);
-    assert_eq!(report.left, Vec::<String>::new());
     let crate::AddressBackend::Cloud(ips) = &cloud.addresses else {
         panic!("no addresses");
     };
-    assert_eq!(ips.list().await.unwrap(), []);
+    let before = ips.list().await.unwrap();
+    let report = look(&target, everything()).await;
+    assert_eq!(not_passed(&report), []);
+    assert_eq!(report.left, Vec::<String>::new());
+    assert_eq!(ips.list().await.unwrap(), before);
 }
 
 #[tokio::test]
@@ -113,7 +118,9 @@ static:
         .filter(|outcome| outcome.verdict == Verdict::Pass)
         .map(|outcome| outcome.id)
         .collect();
-    let offered = ["P1", "P2", "P3", "P4", "P5", "P10", "P11", "P12", "P13", "P40", "P44"];
+    let offered = [
+        "P1", "P2", "P3", "P4", "P5", "P10", "P11", "P12", "P13", "P40", "P44",
+    ];
     assert_eq!(passed, offered);
     let why = |id| {
         let outcome = report.outcomes.iter().find(|outcome| outcome.id == id).unwrap();
@@ -185,14 +192,22 @@ async fn a_capability_that_is_asked_for_and_not_offered_is_broken() {
         ..Options::default()
     };
     let report = look(&target, options).await;
-    assert!(report.outcomes[0].verdict.why().contains("does not offer `endpoint`"));
+    assert!(
+        report.outcomes[0]
+            .verdict
+            .why()
+            .contains("does not offer `endpoint`")
+    );
     assert!(report.is_broken());
 }
 
 /// Stopped in the middle of any rule, it gives back what it made, and what an answer was lost of.
 #[tokio::test]
 async fn a_run_that_is_stopped_leaves_nothing() {
-    for rule in rules().iter().filter(|rule| rule.id > "P20" && rule.id.len() == 3) {
+    for rule in rules()
+        .iter()
+        .filter(|rule| rule.id > "P20" && rule.id.len() == 3)
+    {
         let (cloud, context) = (furnished(), Context::new());
         let target = provider(&cloud, true, &context).await;
         let stop = CancellationToken::new();
@@ -213,7 +228,12 @@ async fn a_run_that_is_stopped_leaves_nothing() {
             is_last || matches!(report.outcomes.last().unwrap().verdict, Verdict::Skipped(_)),
             "{report:?}"
         );
-        assert_eq!((report.left, cloud.reservations()), (vec![], vec![]), "{}", rule.id);
+        assert_eq!(
+            (report.left, cloud.reservations()),
+            (vec![], vec![]),
+            "{}",
+            rule.id
+        );
     }
 }
 
@@ -223,12 +243,8 @@ async fn a_rule_that_is_cut_off_within_its_call_leaves_nothing() {
     let target = provider(&cloud, true, &context).await;
     let stop = CancellationToken::new();
     let (seen, at) = (Mutex::new(0), cloud.clone());
-    let run = check_over(
-        channel(&target, None).unwrap(),
-        everything(),
-        stop.clone(),
-        &|_| *seen.lock() += 1,
-    );
+    let tell = |_: Progress<'_>| *seen.lock() += 1;
+    let run = check_over(channel(&target, None).unwrap(), everything(), stop.clone(), &tell);
     let cut = async {
         // The first reservation is made, and its answer may be on its way.
         while at.calls(Operation::CreateReservation) == 0 {

@@ -134,10 +134,18 @@ async fn equinix_keeps_the_contracts_through_a_provider() {
     };
     let context = Context::new();
     let cloud = through_loopback(connect(&config, &context).unwrap(), &context).await;
-    let absent = "equinixmetal://00000000-0000-4000-8000-000000000000".parse().unwrap();
+    let absent = "equinixmetal://00000000-0000-4000-8000-000000000000"
+        .parse()
+        .unwrap();
     let id = |index: usize| -> ProviderId { format!("equinixmetal://{}", devices[index]).parse().unwrap() };
     machines(&cloud, 3, &absent).await;
-    assert!(cloud.machines.as_ref().unwrap().accepts(&"packet://x".parse().unwrap()));
+    assert!(
+        cloud
+            .machines
+            .as_ref()
+            .unwrap()
+            .accepts(&"packet://x".parse().unwrap())
+    );
     addresses(&cloud).await;
     bgp(&cloud, &id(0), &absent).await;
     let endpoint = cloud.endpoint.unwrap();
@@ -166,7 +174,10 @@ async fn an_endpoint_moves_through_a_provider_in_one_step_and_in_two() {
             ..fake.cloud()
         };
         let remote = through_loopback(cloud, &context).await.endpoint.unwrap();
-        assert!(!remote.ips.moves_atomically(), "before the first answer, two steps");
+        assert!(
+            !remote.ips.moves_atomically(),
+            "before the first answer, two steps"
+        );
         let missing = EndpointSelector::Address("192.0.2.99".parse().unwrap());
         remote.ips.endpoint(&remote.selector).await.unwrap();
         assert_eq!(remote.ips.moves_atomically(), atomic);
