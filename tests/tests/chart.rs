@@ -228,6 +228,7 @@ remote:
   requestTimeout: 10s
   maxConcurrency: 16
   pageSize: 1000
+endpoint: {tag: api, address: 192.0.2.200, port: 6443}
 eip: {maxAge: 1m}
 bgp: {refresh: 12h}
 instances: {maxAge: 1m}

@@ -15,10 +15,10 @@ struct Row {
     last: String,
 }
 
-/// Which scenarios the comment before each function names: `path::function` to ids.
+/// Which scenarios the comment before each test names: `path::test` to ids.
 type Named = BTreeMap<String, BTreeSet<String>>;
 
-/// Is it an id: a letter of the four families and a number, `E18b` besides?
+/// Is it an id: a letter of the four families and a number, which a `b` may follow?
 fn is_id(word: &str) -> bool {
     let Some(number) = word.strip_prefix(['E', 'N', 'C', 'S']) else {
         return false;
@@ -27,7 +27,7 @@ fn is_id(word: &str) -> bool {
     (1..=2).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The ids that a text names, `C1 to C6` in full.
+/// The ids that a text names; a range (`first to last`) in full.
 fn ids(text: &str) -> BTreeSet<String> {
     let words: Vec<_> = text
         .split(|character: char| !character.is_ascii_alphanumeric())
@@ -51,17 +51,21 @@ fn ids(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// The functions of a file whose comments name scenarios.
+/// The tests of a file whose comments name scenarios. Those that run in both modes are tests, too: a macro calls them.
 fn named(path: &str, text: &str) -> Named {
-    let (mut found, mut comment) = (Named::new(), String::new());
+    let (mut found, mut comment, mut marked) = (Named::new(), String::new(), false);
     for line in text.lines().map(str::trim) {
         if let Some(words) = line.strip_prefix("///") {
             comment.push_str(words);
-        } else if !line.starts_with("#[") {
+        } else if line.starts_with("#[") {
+            marked |= line.contains("test");
+        } else {
             let line = line.strip_prefix("async ").unwrap_or(line);
             let ids = ids(&std::mem::take(&mut comment));
+            let is_test = std::mem::take(&mut marked) || line.contains("(mode: Mode)");
             if let Some((name, _)) = line.strip_prefix("fn ").and_then(|rest| rest.split_once('('))
                 && !ids.is_empty()
+                && is_test
             {
                 found.insert(format!("{path}::{name}"), ids);
             }
@@ -143,7 +147,8 @@ fn every_scenario_that_a_test_names_is_in_the_table_and_every_claim_is_borne_out
 
 #[test]
 fn a_table_that_is_wrong_is_found_out() {
-    let source = "/// X1 to X3, Q2: the comment goes on,\n/// here.\n#[tokio::test]\nasync fn works() {\n/// X9\nlet a = 1;\nfn silent() {\n"
+    let source = "/// X1 to X3, Q2: the comment goes on,\n/// here.\n#[tokio::test]\nasync fn works() {\n/// X9\nlet a = 1;\n\
+         #[test]\nfn silent() {\n/// X8: no test\nfn aid() {\n"
         .replace('X', "C")
         .replace('Q', "E");
     let named = named("a.rs", &source);
