@@ -103,11 +103,7 @@ impl Instances {
 
 impl Listed {
     async fn resolve(&self, sought: &Sought, fresh: bool) -> Result<(Machine, Timestamp), InstancesError> {
-        if let Some(id) = &sought.provider_id
-            && !self.source.accepts(id)
-        {
-            return Err(InstancesError::Foreign(id.clone()));
-        }
+        self.refuse_foreign(sought)?;
         // A name or an address may have passed from a machine that is gone to one that joins, and what a node is given of the first is
         // for good: its provider id never changes. An id is one machine's for ever.
         let max_age = match &sought.provider_id {
@@ -127,8 +123,22 @@ impl Listed {
                 name: name(),
                 provider_ids: ids.into_iter().map(Into::into).collect(),
             }),
-            Found::None if self.source.proves_absence() => Err(InstancesError::NotFound(name())),
-            Found::None => Err(InstancesError::Unlisted(name())),
+            Found::None => {
+                // A provider may have said only with this read which ids are its own: what is somebody else's is not absent.
+                self.refuse_foreign(sought)?;
+                if self.source.proves_absence() {
+                    Err(InstancesError::NotFound(name()))
+                } else {
+                    Err(InstancesError::Unlisted(name()))
+                }
+            }
+        }
+    }
+
+    fn refuse_foreign(&self, sought: &Sought) -> Result<(), InstancesError> {
+        match &sought.provider_id {
+            Some(id) if !self.source.accepts(id) => Err(InstancesError::Foreign(id.clone())),
+            _ => Ok(()),
         }
     }
 

@@ -8,13 +8,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use groundplane_cloud::testing::{FakeCloud, Operation};
 use groundplane_cloud::{
-    Cloud, CloudConfig, CloudError, CloudErrorKind, PowerState, StaticConfig,
+    Cloud, CloudConfig, CloudError, CloudErrorKind, Machine, MachineSource, PowerState, StaticConfig,
     StaticMachine, connect,
 };
-use groundplane_core::{ErrorKind, FixedClock};
+use groundplane_core::{ErrorKind, FixedClock, ProviderId};
 use groundplane_instances::{Config, start};
 use groundplane_proto::FILE_DESCRIPTOR_SET;
 use groundplane_proto::instances::v1 as proto;
@@ -22,7 +23,9 @@ use groundplane_proto::instances::v1::instances_service_client::InstancesService
 use groundplane_runtime::Context;
 use groundplane_runtime::config::parse;
 use groundplane_runtime::grpc::{Channel, RpcError, Server};
-use groundplane_sandbox::{Action, DeviceOptions, DeviceState, FaultRule, Project, ProjectOptions, TestCloud};
+use groundplane_sandbox::{
+    Action, DeviceOptions, DeviceState, FaultRule, Project, ProjectOptions, TestCloud,
+};
 use pretty_assertions::assert_eq;
 
 const LIST: (&str, &str) = ("GET", "/projects/{pid}/devices");
@@ -463,4 +466,65 @@ async fn a_list_that_is_not_found_is_not_absence() {
         said(&instances.fresh(id.as_str()).await.unwrap_err()),
         (ErrorKind::NotFound, "MACHINE_NOT_FOUND")
     );
+}
+
+/// A provider that says with its first list which ids are its own.
+struct Learns {
+    cloud: FakeCloud,
+    asked: std::sync::atomic::AtomicUsize,
+    answered: std::sync::atomic::AtomicBool,
+    gate: tokio::sync::Semaphore,
+}
+
+#[async_trait::async_trait]
+impl MachineSource for Learns {
+    fn schemes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn accepts(&self, id: &ProviderId) -> bool {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        !self.answered.load(Ordering::SeqCst) || self.cloud.accepts(id)
+    }
+
+    fn proves_absence(&self) -> bool {
+        self.answered.load(Ordering::SeqCst)
+    }
+
+    async fn list(&self) -> Result<Vec<Machine>, CloudError> {
+        let _open = self.gate.acquire().await.unwrap();
+        let all = MachineSource::list(&self.cloud).await;
+        self.answered.store(true, Ordering::SeqCst);
+        all
+    }
+
+    async fn get(&self, id: &ProviderId) -> Result<Machine, CloudError> {
+        self.cloud.get(id).await
+    }
+}
+
+/// A node of another cloud is left alone by a provider that had not said, when it was asked, which nodes are its own.
+#[tokio::test]
+async fn what_turns_out_to_be_foreign_is_not_absent() {
+    let source = Arc::new(Learns {
+        cloud: FakeCloud::new(),
+        asked: 0.into(),
+        answered: false.into(),
+        gate: tokio::sync::Semaphore::new(0),
+    });
+    let cloud = Cloud {
+        machines: Some(source.clone()),
+        ..FakeCloud::new().cloud()
+    };
+    let instances = Instances::over(cloud, Context::new()).await;
+    let answer = async {
+        while source.asked.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        source.gate.add_permits(10);
+    };
+    let (foreign, ()) = futures::future::join(instances.fresh("aws:///eu/i-1"), answer).await;
+    assert_eq!(said(&foreign.unwrap_err()), (ErrorKind::Precondition, "FOREIGN"));
+    let absent = instances.fresh("fake://gone").await.unwrap_err();
+    assert_eq!(said(&absent), (ErrorKind::NotFound, "MACHINE_NOT_FOUND"));
 }
