@@ -30,6 +30,8 @@ pub(crate) enum Command {
     Eip(ServeArgs),
     /// Run bgp: does this machine speak BGP, and with whom
     Bgp(ServeArgs),
+    /// Run health: is an endpoint alive, and if not, who should hold it
+    Health(ServeArgs),
     /// Run instances: does this machine exist, is it on, what are its addresses
     Instances(ServeArgs),
     /// Run gateway: what Kubernetes wants, and telling it what it got

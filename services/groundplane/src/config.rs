@@ -27,6 +27,7 @@ pub(crate) struct Config {
     pub(crate) ipam: groundplane_ipam::IpamConfig,
     pub(crate) eip: groundplane_eip::Config,
     pub(crate) bgp: groundplane_bgp::Config,
+    pub(crate) health: groundplane_health::HealthConfig,
     pub(crate) instances: groundplane_instances::Config,
     pub(crate) gateway: groundplane_gateway::Config,
     /// Where the services are that run elsewhere.
@@ -72,6 +73,7 @@ impl Config {
         problems.extend(self.ipam.validate().into_iter().map(under("ipam")));
         problems.extend(self.eip.validate().into_iter().map(under("eip")));
         problems.extend(self.bgp.validate().into_iter().map(under("bgp")));
+        problems.extend(self.health.validate().into_iter().map(under("health")));
         problems.extend(self.instances.validate().into_iter().map(under("instances")));
         problems.extend(self.gateway.validate().into_iter().map(under("gateway")));
         problems.extend(

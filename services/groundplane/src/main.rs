@@ -58,6 +58,7 @@ fn run(args: Args) -> anyhow::Result<()> {
             Command::Ipam(args) => roles::run(roles::Role::Ipam, args).await,
             Command::Eip(args) => roles::run(roles::Role::Eip, args).await,
             Command::Bgp(args) => roles::run(roles::Role::Bgp, args).await,
+            Command::Health(args) => roles::run(roles::Role::Health, args).await,
             Command::Instances(args) => roles::run(roles::Role::Instances, args).await,
             Command::Gateway(args) => roles::run(roles::Role::Gateway, args).await,
         }
