@@ -13,7 +13,7 @@ use crate::adapters::Pools;
 #[derive(Clone, Debug)]
 pub(crate) enum Eip {
     /// From ipam's pools.
-    Pools(Pools),
+    Pools(Box<Pools>),
     /// From the cloud.
     Cloud(CloudEips),
 }

@@ -66,7 +66,10 @@ pub async fn start(
         (AddressBackend::Ipam, Some(channel)) => {
             // Whether ipam answers is told by each call; a readiness that waited for it would keep the calls away.
             component.ready();
-            app::Eip::Pools(adapters::Pools::new(channel, Arc::clone(&context.clock)))
+            app::Eip::Pools(Box::new(adapters::Pools::new(
+                channel,
+                Arc::clone(&context.clock),
+            )))
         }
         (AddressBackend::Cloud(addresses), _) => {
             let metrics = context.metrics.register(metrics::Metrics::register);

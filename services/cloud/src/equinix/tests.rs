@@ -1,4 +1,5 @@
 mod bgp;
+mod endpoint;
 mod secrets;
 
 use std::time::Duration;

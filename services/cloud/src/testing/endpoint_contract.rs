@@ -46,13 +46,17 @@ pub async fn endpoint_ips_contract(
     assert_eq!(first.machine, *machines[0]);
     assert_eq!(
         read().await.assignments,
-        [first.clone()],
+        vec![first.clone()],
         "the list says what the answer said"
     );
 
     let error = ips.assign(address, machines[1]).await.expect_err("it is held");
     assert_eq!(error.kind, CloudErrorKind::AlreadyExists, "{error}");
-    assert_eq!(read().await.assignments, [first.clone()], "and stays where it is");
+    assert_eq!(
+        read().await.assignments,
+        vec![first.clone()],
+        "and stays where it is"
+    );
 
     ips.unassign(&first.id).await.expect("unassign");
     assert_eq!(read().await.assignments, []);
@@ -66,13 +70,17 @@ pub async fn endpoint_ips_contract(
         let moved = ips.reassign(address, machines[1]).await.expect("reassign");
         assert_eq!(moved.machine, *machines[1]);
         assert_ne!(moved.id, last.id);
-        assert_eq!(read().await.assignments, [moved.clone()]);
+        assert_eq!(read().await.assignments, vec![moved.clone()]);
         let error = ips
             .reassign(address, absent)
             .await
             .expect_err("there is no such machine");
         assert_eq!(error.kind, CloudErrorKind::NotFound, "{error}");
-        assert_eq!(read().await.assignments, [moved.clone()], "and stays where it is");
+        assert_eq!(
+            read().await.assignments,
+            vec![moved.clone()],
+            "and stays where it is"
+        );
         last = moved;
     } else {
         let error = ips.reassign(address, machines[1]).await.expect_err("it cannot");

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use groundplane_core::{ClusterId, Family, Owner, Prefix, ProviderId};
 use parking_lot::Mutex;
 
+use super::FakeEndpoint;
 use crate::{
     AddressBackend, Assignment, BgpFabric, BgpProject, Cloud, CloudError, CloudErrorKind, ElasticIps,
     Machine, MachineAddress, MachineAddressKind, MachineSource, NeighborQuery, Neighbors, NewReservation,
@@ -56,6 +57,7 @@ struct State {
     quota: usize,
     pending: bool,
     next: u32,
+    endpoint: Option<FakeEndpoint>,
     faults: VecDeque<Fault>,
     calls: BTreeMap<Operation, usize>,
 }
@@ -92,6 +94,7 @@ impl FakeCloud {
             quota: usize::MAX,
             pending: false,
             next: 1,
+            endpoint: None,
             faults: VecDeque::new(),
             calls: BTreeMap::new(),
         };
@@ -106,9 +109,14 @@ impl FakeCloud {
             name: "fake",
             machines: Some(Arc::new(self.clone())),
             addresses: AddressBackend::Cloud(Arc::new(self.clone())),
-            endpoint: None,
+            endpoint: self.state.lock().endpoint.as_ref().map(FakeEndpoint::configured),
             bgp: Some(Arc::new(self.clone())),
         }
+    }
+
+    /// From now on [`FakeCloud::cloud`] has this API endpoint, or none.
+    pub fn set_endpoint(&self, endpoint: Option<&FakeEndpoint>) {
+        self.state.lock().endpoint = endpoint.cloned();
     }
 
     /// The next call of `operation` that meets no other fault fails with this, and does nothing.

@@ -180,7 +180,7 @@ impl Course {
 
     fn close_gap(&mut self) {
         if let Some(since) = self.open_since {
-            self.gap.get_or_insert(since.elapsed());
+            self.gap.get_or_insert_with(|| since.elapsed());
         }
     }
 
@@ -334,7 +334,7 @@ impl Inner {
             }
             End::There(assignment) => debug!(%address, %to, assignment, "API endpoint is there already"),
             End::Changed(why) => {
-                info!(%address, %to, calls, why, "API endpoint not moved: decided on what is past")
+                info!(%address, %to, calls, why, "API endpoint not moved: decided on what is past");
             }
             End::Shared(holders) => {
                 warn!(%address, %to, ?holders, "API endpoint not moved: several machines hold it");

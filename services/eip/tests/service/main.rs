@@ -8,5 +8,6 @@
 
 mod any_cloud;
 mod cloud;
+mod endpoint;
 mod pools;
 mod world;

@@ -314,8 +314,19 @@ async fn what_no_driver_has_is_unimplemented() {
     let status = eip
         .client
         .clone()
-        .get_endpoint(eip::GetEndpointRequest::default())
+        .ensure_load_balancer(eip::EnsureLoadBalancerRequest::default())
         .await
         .unwrap_err();
     assert_eq!(status.code(), tonic::Code::Unimplemented);
+}
+
+#[tokio::test]
+async fn the_static_driver_has_no_endpoint_to_move() {
+    let (eip, _ipam) = start_static().await;
+    let error = eip.get_endpoint().await.unwrap_err();
+    assert_eq!(
+        (error.kind, error.reason.as_str()),
+        (ErrorKind::Precondition, "ENDPOINT_NOT_CONFIGURED")
+    );
+    assert!(error.message.contains("`static`"), "{error}");
 }

@@ -1,6 +1,6 @@
 //! The service in this process, its client, and the cloud in a box behind it.
 
-use groundplane_cloud::{Cloud, CloudConfig, connect};
+use groundplane_cloud::{Cloud, CloudConfig, EndpointSelector, connect};
 use groundplane_eip::{Config, start};
 use groundplane_proto::FILE_DESCRIPTOR_SET;
 use groundplane_proto::core::v1 as core;
@@ -39,9 +39,15 @@ impl World {
 
     /// Starts the service, as a new process would.
     pub(crate) async fn process(&self) -> Process {
+        self.process_with(None).await
+    }
+
+    /// As [`World::process`], with this API endpoint.
+    pub(crate) async fn process_with(&self, endpoint: Option<EndpointSelector>) -> Process {
         let context = Context::new();
         let mut config: CloudConfig = parse("cloud", &self.cloud.config()).unwrap();
         config.equinix.request_timeout = std::time::Duration::from_secs(2);
+        config.endpoint = endpoint;
         let cloud = connect(&config, &context).unwrap();
         Process::start(cloud, context).await
     }
@@ -101,6 +107,24 @@ impl Process {
             .map_err(failed)?
             .into_inner()
             .released)
+    }
+}
+
+impl Process {
+    pub(crate) async fn get_endpoint(&self) -> Result<eip::GetEndpointResponse, RpcError> {
+        let request = eip::GetEndpointRequest {
+            cluster: CLUSTER.to_owned(),
+        };
+        let answer = self.client.clone().get_endpoint(request).await;
+        Ok(answer.map_err(failed)?.into_inner())
+    }
+
+    pub(crate) async fn move_endpoint(
+        &self,
+        request: eip::MoveEndpointRequest,
+    ) -> Result<eip::MoveEndpointResponse, RpcError> {
+        let answer = self.client.clone().move_endpoint(request).await;
+        Ok(answer.map_err(failed)?.into_inner())
     }
 }
 

@@ -19,10 +19,9 @@ fn machine(name: &str) -> ProviderId {
 
 /// A process of its own in front of the same cloud.
 fn process(fake: &FakeEndpoint) -> (ApiEndpoint, Context) {
-    let cloud = Cloud {
-        endpoint: Some(fake.configured()),
-        ..FakeCloud::new().cloud()
-    };
+    let clouds = FakeCloud::new();
+    clouds.set_endpoint(Some(fake));
+    let cloud = clouds.cloud();
     let context = Context::new();
     (ApiEndpoint::new(&cloud, &context), context)
 }

@@ -189,19 +189,19 @@ async fn run(seed: u64, atomic: bool, tally: &Tally) {
     fake.choose_faults(None::<fn(Asked) -> Option<EndpointFault>>);
     sleep(Duration::from_secs(60)).await;
     let (api, _context) = process(&fake);
-    let seen = api.get().await.unwrap().endpoint;
-    if seen.assignments.is_empty() {
+    let found = api.get().await.unwrap().endpoint;
+    if found.assignments.is_empty() {
         count(tally, "left with nobody");
     }
     let to = machine(TARGETS[usize::try_from(random.below(3)).unwrap()]);
-    let decided_on = seen.assignments.first().map(|one| one.id.clone());
+    let decided_on = found.assignments.first().map(|one| one.id.clone());
     {
         let mut wanted = world.wanted.borrow_mut();
         wanted.decided_on.extend(decided_on.clone());
         wanted.targets.insert(to.clone());
     }
     let wish = Wish {
-        address: seen.address,
+        address: found.address,
         to: to.clone(),
         decided_on,
     };
