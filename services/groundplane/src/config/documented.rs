@@ -108,7 +108,7 @@ fn table(readme: &str) -> Vec<(String, String)> {
             } else {
                 key
             };
-            let default = defaults.get(index).or(defaults.first()).copied();
+            let default = defaults.get(index).or_else(|| defaults.first()).copied();
             found.push((path, default.unwrap_or_default().to_owned()));
         }
     }
