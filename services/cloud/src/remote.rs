@@ -96,8 +96,8 @@ impl Remote {
     }
 
     /// What is used of it. The rest comes from elsewhere, as with the driver `static`.
-    pub(crate) fn cloud(&self, used: &[Capability], endpoint: Option<&EndpointSelector>) -> Cloud {
-        let uses = |capability| used.contains(&capability);
+    pub(crate) fn cloud(&self, capabilities: &[Capability], endpoint: Option<&EndpointSelector>) -> Cloud {
+        let uses = |capability| capabilities.contains(&capability);
         let moves = endpoint.filter(|_| uses(Capability::Endpoint));
         Cloud {
             name: NAME,

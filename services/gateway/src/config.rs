@@ -19,6 +19,9 @@ pub struct Config {
     /// The driver, from the top of the file (`driver`).
     #[serde(skip)]
     pub driver: DriverName,
+    /// Do addresses come from ipam's pools? `None`: as the driver has it.
+    #[serde(skip)]
+    pub pools: Option<bool>,
     /// Where the API server is. None: as KUBECONFIG says, else as the surroundings of the pod say.
     pub kubeconfig: Option<PathBuf>,
     /// Namespace of the lease. Empty: that of the kubeconfig's context, or of the pod.
@@ -64,6 +67,7 @@ impl Default for Config {
         Self {
             cluster: None,
             driver: DriverName::default(),
+            pools: None,
             kubeconfig: None,
             namespace: String::new(),
             announcer: Announcer::default(),
@@ -168,7 +172,7 @@ impl Default for Lease {
 impl Config {
     /// Do addresses come from ipam's pools? Else a cloud gives them.
     pub(crate) fn has_pools(&self) -> bool {
-        self.driver == DriverName::Static
+        self.pools.unwrap_or(self.driver == DriverName::Static)
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 use groundplane_runtime::args::{AdminArgs, ClientTlsArgs, ListenArgs, TelemetryArgs};
 
+use crate::conformance::ConformanceArgs;
 use crate::ctl::CtlArgs;
 use crate::wiring::Addresses;
 
@@ -38,6 +39,8 @@ pub(crate) enum Command {
     Gateway(ServeArgs),
     /// Ask a running gateway: who has which address, since when, and why not
     Ctl(CtlArgs),
+    /// Check a provider, as docs/provider.md specifies it: which rules it keeps, which it breaks, and why
+    Conformance(ConformanceArgs),
 }
 
 /// What every serving process takes.

@@ -102,6 +102,7 @@ impl Config {
         let mut gateway = self.gateway.clone();
         gateway.cluster.clone_from(&self.cluster);
         gateway.driver = self.driver;
+        gateway.pools = Some(self.cloud().addresses_from_pools());
         if let Some(path) = kubeconfig {
             gateway.kubeconfig = Some(path.to_owned());
         }

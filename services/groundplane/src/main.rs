@@ -1,14 +1,16 @@
-//! `groundplane <service>`, `groundplane all` and `groundplane ctl`: every service in one binary.
+//! `groundplane <service>`, `groundplane all`, `groundplane ctl` and `groundplane conformance`: every service in one binary.
 //!
 //! ```text
 //! args ──► config (one file, strict) ──► roles (which services this process runs, how they reach each other) ──► serve
 //! ctl  ──► gateway.v1
+//! conformance ──► provider.v1 of somebody else
 //! ```
 //!
-//! Exit codes: 0 stopped as asked, 1 failed, 64 called or configured wrongly.
+//! Exit codes: 0 stopped as asked, 1 failed, 64 called or configured wrongly; those of `conformance` stand there.
 
 mod args;
 mod config;
+mod conformance;
 mod ctl;
 mod roles;
 mod wiring;
@@ -39,7 +41,7 @@ fn main() -> ExitCode {
         }
     };
     match run(args) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             let usage = error.is::<ConfigErrors>();
             // Nobody is left to tell if this fails.
@@ -49,10 +51,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: Args) -> anyhow::Result<()> {
+fn run(args: Args) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         match args.command {
+            Command::Conformance(args) => return conformance::run(args).await,
             Command::Ctl(ctl) => ctl::run(ctl).await,
             Command::All(args) => roles::run(roles::Role::All, args).await,
             Command::Ipam(args) => roles::run(roles::Role::Ipam, args).await,
@@ -61,6 +64,7 @@ fn run(args: Args) -> anyhow::Result<()> {
             Command::Health(args) => roles::run(roles::Role::Health, args).await,
             Command::Instances(args) => roles::run(roles::Role::Instances, args).await,
             Command::Gateway(args) => roles::run(roles::Role::Gateway, args).await,
-        }
+        }?;
+        Ok(ExitCode::SUCCESS)
     })
 }

@@ -1,6 +1,8 @@
 //! Elastic IPs. The tags are ours, and the provider's to keep.
 
 use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use groundplane_core::{ClusterId, Family, Owner};
 use groundplane_proto::provider::v1::address_service_client::AddressServiceClient;
 use groundplane_proto::provider::v1::{
@@ -37,8 +39,7 @@ fn short(key: &str, value: &str) -> String {
         return plain;
     }
     let hash = Sha256::digest(value.as_bytes());
-    let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{key}-sha256={hex}")
+    format!("{key}-sha256={}", STANDARD.encode(hash))
 }
 
 #[async_trait]

@@ -31,14 +31,14 @@ pub(super) struct Operation {
     pub(super) method: &'static str,
     /// Does it have its effect once, however often it arrives?
     pub(super) repeats: bool,
-    /// Does NOT_FOUND say that what it names is not there?
+    /// Does `NOT_FOUND` say that what it names is not there?
     pub(super) finds: bool,
-    /// Does RESOURCE_EXHAUSTED speak of the quota, unless it says otherwise?
+    /// Does `RESOURCE_EXHAUSTED` speak of the quota, unless it says otherwise?
     pub(super) reserves: bool,
 }
 
 impl Operation {
-    /// A read of what must be there: NOT_FOUND is an answer to something else.
+    /// A read of what must be there: `NOT_FOUND` is an answer to something else.
     pub(super) fn read(name: impl Into<String>, method: &'static str) -> Self {
         Self {
             name: name.into(),
@@ -168,14 +168,13 @@ pub(super) fn classify(operation: &Operation, status: Status) -> Failed {
     let kind = match error.kind {
         ErrorKind::NotFound if operation.finds => CloudErrorKind::NotFound,
         ErrorKind::AlreadyExists => CloudErrorKind::AlreadyExists,
-        ErrorKind::Exhausted if limited => CloudErrorKind::RateLimited,
+        ErrorKind::Exhausted | ErrorKind::Unavailable if limited => CloudErrorKind::RateLimited,
         ErrorKind::Exhausted if error.reason == QUOTA_EXCEEDED || operation.reserves => {
             CloudErrorKind::QuotaExceeded
         }
         ErrorKind::Exhausted => CloudErrorKind::RateLimited,
         ErrorKind::Unauthenticated => CloudErrorKind::Unauthenticated,
         ErrorKind::Denied => CloudErrorKind::Denied,
-        ErrorKind::Unavailable if limited => CloudErrorKind::RateLimited,
         ErrorKind::Timeout => CloudErrorKind::Timeout,
         ErrorKind::NotFound
         | ErrorKind::Invalid

@@ -76,7 +76,7 @@ async fn furnish(bench: &Bench) -> Result<Vec<Session>, Stop> {
     }
     let machine = bench.machines(1).await?.remove(0);
     bench.calls.create_session(&machine, FAMILIES[0]).await?;
-    Ok(list(bench).await?)
+    list(bench).await
 }
 
 pub(super) async fn sessions(bench: &Bench) -> Check {
@@ -199,7 +199,7 @@ fn check(neighbor: &Neighbor) -> Check {
             neighbor.local_asn, neighbor.peer_asn
         )
     })?;
-    must(neighbor.port <= u32::from(u16::MAX), || {
+    must(u16::try_from(neighbor.port).is_ok(), || {
         format!("{who} has the port {}", neighbor.port)
     })?;
     let of_family = |text: &String| {
