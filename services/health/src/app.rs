@@ -43,8 +43,6 @@ pub(crate) struct Report {
     /// Of the request that this takes into account.
     pub(crate) revision: u64,
     pub(crate) decision: Decision,
-    /// Grows each time a verdict is given.
-    pub(crate) verdict: u64,
     pub(crate) observations: Vec<Observation>,
 }
 

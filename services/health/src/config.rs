@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn everything_that_is_wrong_is_told_at_once() {
-        let text = "period: 1ms\ntimeout: 2m\nmisses: 0\nrecovery: 101\ndwell: 0\ndoubt: 2h\n\
+        let text = "period: 1ms\ntimeout: 2m\nmisses: 0\nrecovery: 101\ndwell: 0ms\ndoubt: 2h\n\
                     probe: {path: readyz, serverName: 'a b', keyFile: /k, tokenFile: /t, insecureSkipVerify: true}\n";
         let expected = [
             "period",

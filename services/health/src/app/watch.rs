@@ -30,7 +30,6 @@ pub(super) struct Watch<P> {
     told: Arc<channel::Sender<Option<Arc<Report>>>>,
     monitor: Monitor,
     revision: u64,
-    verdict: u64,
     probing: BTreeMap<Target, DropGuard>,
     /// When the next report is due that is not urgent.
     due: Instant,
@@ -52,7 +51,6 @@ impl<P: Probe> Watch<P> {
             requests,
             told,
             revision: 0,
-            verdict: 0,
             probing: BTreeMap::new(),
             due: Instant::now() + LATER,
             alone: None,
@@ -104,8 +102,9 @@ impl<P: Probe> Watch<P> {
         if before != asked.situation.holder {
             info!(endpoint = %self.endpoint, holder = ?asked.situation.holder, "holder");
         }
-        let step = self.monitor.step(Event::Changed(asked.situation), now());
-        self.take_step(&step);
+        let now = now();
+        let step = self.monitor.step(Event::Changed(asked.situation), now);
+        self.take_step(&step, now);
         // A request is always answered, so that its caller knows that it was heard.
         self.tell();
     }
@@ -126,9 +125,10 @@ impl<P: Probe> Watch<P> {
             outcome,
             ended,
         };
-        let step = self.monitor.step(event, now());
+        let now = now();
+        let step = self.monitor.step(event, now);
         self.log_turn(step.turn.as_ref());
-        if self.take_step(&step) {
+        if self.take_step(&step, now) {
             self.tell();
         } else if turned {
             self.due = self.due.min(Instant::now() + SOON);
@@ -136,14 +136,14 @@ impl<P: Probe> Watch<P> {
     }
 
     /// Logs and counts what was decided; true where it has to be told.
-    fn take_step(&mut self, step: &Step) -> bool {
+    fn take_step(&self, step: &Step, now: std::time::Instant) -> bool {
         let Some(decision) = &step.decision else {
             return false;
         };
         let endpoint = self.endpoint;
         match (&decision.move_to, decision.cause) {
+            (Some(_), _) if decision.at < now => {}
             (Some(node), Some(cause)) => {
-                self.verdict += 1;
                 self.inner.metrics.judged(cause);
                 let after = decision.detected_after;
                 warn!(%endpoint, move_to = %node, %cause, ?after, reason = decision.reason, "verdict: the endpoint should move");
@@ -187,7 +187,6 @@ impl<P: Probe> Watch<P> {
         let report = Report {
             revision: self.revision,
             decision: self.monitor.decision().clone(),
-            verdict: self.verdict,
             observations: self
                 .monitor
                 .observed()

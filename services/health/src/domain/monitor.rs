@@ -47,6 +47,16 @@ pub struct Decision {
     pub detected_after: Duration,
     /// When it was given.
     pub at: Instant,
+    /// How many verdicts were given until now.
+    pub verdict: u64,
+}
+
+/// A verdict that was given.
+#[derive(Clone, Debug)]
+struct Judged {
+    at: Instant,
+    node: NodeName,
+    cause: Option<Cause>,
 }
 
 /// An address that turned from one state to another.
@@ -92,7 +102,7 @@ pub struct Monitor {
     /// Since when it holds.
     since: Instant,
     /// The last verdict about this holder.
-    judged: Option<(Instant, NodeName)>,
+    judged: Option<Judged>,
     /// Since when the cause is there that is now.
     cause: Option<(Cause, Instant)>,
     decision: Decision,
@@ -117,6 +127,7 @@ impl Monitor {
                 reason: String::new(),
                 detected_after: Duration::ZERO,
                 at: now,
+                verdict: 0,
             },
         }
     }
@@ -208,6 +219,7 @@ impl Monitor {
             reason: String::new(),
             detected_after: Duration::ZERO,
             at: now,
+            verdict: self.decision.verdict,
         };
         match self.find(now) {
             Finding::Fine => self.calm(),
@@ -255,21 +267,39 @@ impl Monitor {
         since: Instant,
     ) -> Option<Decision> {
         let now = next.at;
-        let early = self.judged.as_ref().is_some_and(|(at, target)| {
-            *target == node && now.saturating_duration_since(*at) < self.settings.dwell
+        let recent = self.judged.as_ref().filter(|judged| {
+            judged.node == node && now.saturating_duration_since(judged.at) < self.settings.dwell
         });
-        if early {
-            if self.decision.move_to.as_ref() == Some(&node) && self.decision.cause == next.cause {
-                return None;
+        if let Some(judged) = recent {
+            if self.decision.move_to.as_ref() == Some(&node) {
+                if self.decision.cause == next.cause {
+                    return None;
+                }
+                // The same verdict for another cause: said, but not given again.
+                self.decision.cause = next.cause;
+                self.decision.reason = why;
+                return Some(self.decision.clone());
             }
-            next.reason = format!(
-                "{why}; a move to {node} was asked for less than {:?} ago",
-                self.settings.dwell
-            );
-            return self.publish(next);
+            if judged.cause == next.cause {
+                let dwell = self.settings.dwell;
+                next.reason = format!("{why}; a move to {node} was asked for less than {dwell:?} ago");
+                return self.publish(next);
+            }
         }
-        self.judged = Some((now, node.clone()));
-        next.detected_after = now.saturating_duration_since(self.began(next.cause, since));
+        let detected = match &self.judged {
+            // Given again: it was detected when it was given first.
+            Some(judged) if judged.cause == next.cause && self.decision.move_to.is_some() => {
+                self.decision.detected_after
+            }
+            _ => now.saturating_duration_since(self.began(next.cause, since)),
+        };
+        next.detected_after = detected;
+        next.verdict = self.decision.verdict + 1;
+        self.judged = Some(Judged {
+            at: now,
+            node: node.clone(),
+            cause: next.cause,
+        });
         next.move_to = Some(node);
         next.reason = why;
         self.decision = next.clone();
@@ -304,7 +334,7 @@ impl Monitor {
     /// stay, a cordoned one will do, but not in place of a holder that works. One that failed lately, and has not recovered, comes
     /// behind the others. The last verdict's is kept for as long as it will do; else the rank decides, which is the same everywhere.
     fn choose(&self, cause: Cause, now: Instant) -> Option<NodeName> {
-        let judged = self.judged.as_ref().map(|(_, node)| node);
+        let judged = self.judged.as_ref().map(|judged| &judged.node);
         let fit = self.situation.candidates.iter().filter_map(|(node, candidate)| {
             let tally = self.tallies.get(node)?;
             let ready = tally.is_ready() && tally.is_fresh(&self.settings, now);

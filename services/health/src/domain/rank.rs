@@ -41,8 +41,8 @@ mod tests {
     #[test]
     fn the_rank_is_the_same_for_ever() {
         let rank = |endpoint: &str, node: &str| rank(endpoint.parse().unwrap(), &node.parse().unwrap());
-        assert_eq!(rank("192.0.2.1:6443", "a"), 17_073_166_838_217_017_085);
-        assert_eq!(rank("[2001:db8::1]:6443", "node-1"), 8_123_093_340_466_206_083);
+        assert_eq!(rank("192.0.2.1:6443", "a"), 12_393_469_337_377_545_527);
+        assert_eq!(rank("[2001:db8::1]:6443", "node-1"), 8_398_129_468_785_778_775);
     }
 
     #[test]

@@ -86,7 +86,7 @@ pub(super) fn report(report: &Report, now: Instant) -> proto::WatchEndpointRespo
             .map(|seen| observation(seen, now))
             .collect(),
         cause: cause(decision.cause).into(),
-        verdict: report.verdict,
+        verdict: decision.verdict,
     }
 }
 
