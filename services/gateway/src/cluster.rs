@@ -14,6 +14,7 @@ mod leader;
 mod metrics;
 pub(crate) mod objects;
 mod reader;
+mod secrets;
 mod watch;
 mod writer;
 
@@ -35,6 +36,7 @@ pub(crate) use leader::{Leader, identity};
 pub(crate) use metrics::WriteMetrics;
 use objects::{Key, NodeObject, ServiceObject, Slim};
 pub(crate) use reader::ReadError;
+pub use secrets::{SecretError, Secrets, StoredSecret};
 pub(crate) use watch::{OnChange, Scope, follow};
 pub(crate) use writer::{Part, WriteError, Writer};
 

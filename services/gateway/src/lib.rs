@@ -42,6 +42,6 @@ mod start;
 mod testing;
 
 pub use clients::Channels;
-pub use cluster::ConnectError;
+pub use cluster::{ConnectError, SecretError, Secrets, StoredSecret};
 pub use config::{Announcer, Config, Controllers, Lease, Lifecycle};
 pub use start::{StartError, start};

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 use groundplane_runtime::args::{AdminArgs, ClientTlsArgs, ListenArgs, TelemetryArgs};
 
+use crate::certs::CertsArgs;
 use crate::conformance::ConformanceArgs;
 use crate::ctl::CtlArgs;
 use crate::wiring::Addresses;
@@ -39,6 +40,8 @@ pub(crate) enum Command {
     Gateway(ServeArgs),
     /// Ask a running gateway: who has which address, since when, and why not
     Ctl(CtlArgs),
+    /// Make, or renew, the certificates that services trust each other by
+    Certs(CertsArgs),
     /// Check a provider, as docs/provider.md specifies it: which rules it keeps, which it breaks, and why
     Conformance(ConformanceArgs),
 }

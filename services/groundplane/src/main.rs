@@ -9,6 +9,7 @@
 //! Exit codes: 0 stopped as asked, 1 failed, 64 called or configured wrongly; those of `conformance` stand there.
 
 mod args;
+mod certs;
 mod config;
 mod conformance;
 mod ctl;
@@ -57,6 +58,7 @@ fn run(args: Args) -> anyhow::Result<ExitCode> {
         match args.command {
             Command::Conformance(args) => return conformance::run(args).await,
             Command::Ctl(ctl) => ctl::run(ctl).await,
+            Command::Certs(args) => certs::run(args).await,
             Command::All(args) => roles::run(roles::Role::All, args).await,
             Command::Ipam(args) => roles::run(roles::Role::Ipam, args).await,
             Command::Eip(args) => roles::run(roles::Role::Eip, args).await,

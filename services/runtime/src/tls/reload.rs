@@ -56,8 +56,8 @@ struct State<T> {
     version: u64,
     validity: Option<Validity>,
     bytes: Bytes,
-    /// What the log was told is wrong.
-    trouble: Option<String>,
+    /// What is wrong, and how often it was seen.
+    trouble: Option<(String, u32)>,
     warned: Option<tokio::time::Instant>,
 }
 
@@ -130,14 +130,19 @@ impl<S: Source> Reloading<S> {
         }
     }
 
+    /// Once, and not at first sight: files are often written one after another.
     fn complain(&self, wrong: &TlsError) -> Looked {
         let text = wrong.to_string();
         let mut state = self.state.lock();
-        if state.trouble.as_ref() == Some(&text) {
+        let seen = match state.trouble.take() {
+            Some((before, seen)) if before == text => seen.saturating_add(1),
+            _ => 1,
+        };
+        state.trouble = Some((text, seen));
+        drop(state);
+        if seen != 2 {
             return Looked::Same;
         }
-        state.trouble = Some(text);
-        drop(state);
         error!(
             side = S::SIDE,
             files = self.source.name(),
