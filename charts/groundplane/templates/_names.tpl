@@ -30,21 +30,47 @@ app.kubernetes.io/instance: {{ $root.Release.Name }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 
+{{/* Services that have a certificate each. */}}
+{{- define "groundplane.certified" -}}
+ipam,eip,bgp,instances,gateway
+{{- end }}
+
+{{/* "true" where gRPC between pods is mutual TLS. */}}
+{{- define "groundplane.tls" -}}
+{{- and (eq .Values.mode "services") (ne .Values.tls.mode "off") -}}
+{{- end }}
+
+{{/* The Secret with the certificate of a service: (list $ "ipam"). */}}
+{{- define "groundplane.tlsSecret" -}}
+{{- $root := index . 0 -}}
+{{- if eq $root.Values.tls.mode "secrets" -}}
+{{- index $root.Values.tls.secrets (index . 1) -}}
+{{- else -}}
+{{- include "groundplane.fullname" $root }}-{{ index . 1 }}-tls
+{{- end -}}
+{{- end }}
+
+{{/* The name that a service is called by, which its certificate must carry: (list $ "ipam"). */}}
+{{- define "groundplane.host" -}}
+{{- $root := index . 0 -}}
+{{ include "groundplane.fullname" $root }}-{{ index . 1 }}.{{ $root.Release.Namespace }}.svc
+{{- end }}
+
 {{/* Where a service is: (list $ "ipam"). */}}
 {{- define "groundplane.address" -}}
 {{- $root := index . 0 -}}
-{{ ternary "https" "http" $root.Values.tls.enabled }}://{{ include "groundplane.fullname" $root }}-{{ index . 1 }}.{{ $root.Release.Namespace }}.svc:{{ $root.Values.ports.grpc }}
+{{ ternary "https" "http" (eq (include "groundplane.tls" $root) "true") }}://{{ include "groundplane.host" . }}:{{ $root.Values.ports.grpc }}
 {{- end }}
 
 {{/* Refuses values that would not work, with the way out. */}}
 {{- define "groundplane.check" -}}
-{{- if and (eq .Values.mode "services") (not .Values.tls.enabled) (not .Values.insecure) }}
-{{- fail "mode `services` sends gRPC between pods: set tls.enabled=true with tls.secrets, or accept plaintext with insecure=true" }}
+{{- if and (eq .Values.mode "services") (eq .Values.tls.mode "off") (not .Values.insecure) }}
+{{- fail "mode `services` sends gRPC between pods: choose another tls.mode than off, or accept plaintext with insecure=true" }}
 {{- end }}
-{{- if and (eq .Values.mode "services") .Values.tls.enabled }}
-{{- range list "ipam" "eip" "bgp" "instances" "gateway" }}
+{{- if and (eq .Values.mode "services") (eq .Values.tls.mode "secrets") }}
+{{- range splitList "," (include "groundplane.certified" .) }}
 {{- if not (index $.Values.tls.secrets .) }}
-{{- fail (printf "tls.enabled needs tls.secrets.%s: the name of a Secret with tls.crt, tls.key and ca.crt" .) }}
+{{- fail (printf "tls.mode=secrets needs tls.secrets.%s: the name of a Secret with tls.crt, tls.key and ca.crt" .) }}
 {{- end }}
 {{- end }}
 {{- end }}

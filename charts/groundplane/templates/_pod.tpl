@@ -13,7 +13,7 @@ The pod of one service: (dict "root" $ "service" "ipam").
 {{- $kubernetes := has $service (list "all" "gateway") }}
 {{- $remote := has $service (list "ipam" "eip" "bgp" "instances") }}
 {{- $secrets := ternary $values.secretFiles list (has $service (list "all" "eip" "bgp" "instances")) }}
-{{- $tls := and $values.tls.enabled (ne $service "all") -}}
+{{- $tls := eq (include "groundplane.tls" $root) "true" -}}
 metadata:
   labels:
     {{- include "groundplane.labels" $root | nindent 4 }}
@@ -50,13 +50,7 @@ spec:
   # groundplane is given 25 s to finish what it is doing.
   terminationGracePeriodSeconds: {{ $values.terminationGracePeriodSeconds }}
   securityContext:
-    runAsNonRoot: true
-    runAsUser: 65532
-    runAsGroup: 65532
-    fsGroup: 65532
-    fsGroupChangePolicy: OnRootMismatch
-    seccompProfile:
-      type: RuntimeDefault
+    {{- include "groundplane.podSecurity" $root | nindent 4 }}
   containers:
     - name: {{ $service }}
       image: "{{ $values.image.repository }}:{{ $values.image.tag | default $root.Chart.AppVersion }}"
@@ -101,10 +95,7 @@ spec:
         {{- toYaml . | nindent 8 }}
       {{- end }}
       securityContext:
-        allowPrivilegeEscalation: false
-        readOnlyRootFilesystem: true
-        capabilities:
-          drop: [ALL]
+        {{- include "groundplane.containerSecurity" $root | nindent 8 }}
       volumeMounts:
         - name: config
           mountPath: /etc/groundplane/config
@@ -145,7 +136,7 @@ spec:
     {{- if $tls }}
     - name: tls
       secret:
-        secretName: {{ index $values.tls.secrets $service }}
+        secretName: {{ include "groundplane.tlsSecret" (list $root $service) }}
         defaultMode: 0440
     {{- end }}
     {{- range $secrets }}
@@ -163,13 +154,35 @@ spec:
     {{- toYaml . | nindent 4 }}
   {{- end }}
   tolerations:
-    # Nodes wait for us with this taint; where all of them do, we must run on one.
-    - { key: node.cloudprovider.kubernetes.io/uninitialized, operator: Exists, effect: NoSchedule }
-    - { key: node.kubernetes.io/not-ready, operator: Exists, effect: NoSchedule }
-    - { key: node-role.kubernetes.io/control-plane, operator: Exists, effect: NoSchedule }
-    {{- with $values.tolerations }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- include "groundplane.tolerations" $root | nindent 4 }}
+{{- end }}
+
+{{/* Nobody of ours needs to be root, or any capability. */}}
+{{- define "groundplane.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile:
+  type: RuntimeDefault
+{{- end }}
+
+{{- define "groundplane.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end }}
+
+{{- define "groundplane.tolerations" -}}
+# Nodes wait for us with this taint; where all of them do, we must run on one.
+- { key: node.cloudprovider.kubernetes.io/uninitialized, operator: Exists, effect: NoSchedule }
+- { key: node.kubernetes.io/not-ready, operator: Exists, effect: NoSchedule }
+- { key: node-role.kubernetes.io/control-plane, operator: Exists, effect: NoSchedule }
+{{- with .Values.tolerations }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{/* The environment that says where one service listens and where it finds the others. */}}
@@ -189,6 +202,8 @@ spec:
   value: /etc/groundplane/tls/tls.key
 - name: GROUNDPLANE_TLS_CLIENT_CA
   value: /etc/groundplane/tls/ca.crt
+- name: GROUNDPLANE_TRUST_DOMAIN
+  value: {{ $values.tls.trustDomain | quote }}
 {{- end }}
 {{- if .tls }}
 - name: GROUNDPLANE_CLIENT_CA
