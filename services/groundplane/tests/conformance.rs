@@ -1,5 +1,9 @@
 //! `groundplane conformance` as an outsider runs it: the program, against a provider that listens on loopback.
-#![allow(clippy::unwrap_used, reason = "test code outside of test functions")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "test code outside of test functions"
+)]
 
 use std::process::Stdio;
 use std::sync::Arc;

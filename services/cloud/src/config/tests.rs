@@ -39,7 +39,7 @@ fn an_unknown_driver_is_told_which_there_are() {
     let error = "cherry".parse::<DriverName>().unwrap_err().to_string();
     assert_eq!(
         error,
-        "there is no driver `cherry`; choose one of: static, equinix"
+        "there is no driver `cherry`; choose one of: static, equinix, remote"
     );
     let error = parse::<CloudConfig>("test.yaml", "driver: cherry")
         .unwrap_err()

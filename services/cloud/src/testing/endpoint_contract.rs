@@ -100,7 +100,9 @@ mod tests {
         for atomic in [false, true] {
             let fake = FakeEndpoint::new("203.0.113.9".parse().unwrap(), atomic);
             let machines: [ProviderId; 2] = ["fake://a", "fake://b"].map(|id| id.parse().unwrap());
-            machines.iter().for_each(|id| fake.add_machine(id));
+            for id in &machines {
+                fake.add_machine(id);
+            }
             endpoint_ips_contract(
                 &fake,
                 &EndpointSelector::Address(fake.address()),

@@ -294,3 +294,16 @@ async fn a_provider_that_does_not_answer_cannot_be_asked() {
     .await;
     assert!(matches!(error, Err(RunError::Unreachable { .. })), "{error:?}");
 }
+
+/// The specification and the program have the same rules, in the same order.
+#[test]
+fn the_specification_tells_the_rules_that_are_checked() {
+    let specification = include_str!("../../../../../docs/provider.md");
+    let told: Vec<_> = specification
+        .lines()
+        .filter_map(|line| line.strip_prefix("| P")?.split_once(" |"))
+        .map(|(number, _)| format!("P{number}"))
+        .collect();
+    let checked: Vec<_> = rules().iter().map(|rule| rule.id).collect();
+    assert_eq!(told, checked.iter().map(ToString::to_string).collect::<Vec<_>>());
+}
