@@ -33,7 +33,8 @@ type Driver = Pin<Box<dyn Future<Output = Result<(), hyper::Error>> + Send>>;
 /// A connection between two probes. Nobody drives it meanwhile; whether the server closed it shows with the next request.
 struct Kept {
     sender: SendRequest<Body>,
-    driver: Driver,
+    /// `None`: it ended.
+    driver: Option<Driver>,
     since: Instant,
     with: Arc<Loaded>,
 }
@@ -76,7 +77,7 @@ impl HttpProbe {
         let (sender, connection) = made.map_err(|error| Failure::of_request(&error))?;
         let mut kept = Kept {
             sender,
-            driver: Box::pin(connection),
+            driver: Some(Box::pin(connection)),
             since: Instant::now(),
             with,
         };
@@ -111,7 +112,7 @@ impl HttpProbe {
         let status = answer.status();
         let body = drive(&mut kept.driver, read(answer.into_body())).await;
         let body = body.map_err(|error| Failure::of_request(&error))?;
-        if body.whole {
+        if body.whole && kept.driver.is_some() {
             self.keep(address, kept);
         }
         if status.is_success() {
@@ -157,15 +158,19 @@ async fn read(mut body: Incoming) -> Result<Read, hyper::Error> {
 
 /// Runs `work`, and the connection that it needs, together.
 async fn drive<T>(
-    driver: &mut Driver,
+    driver: &mut Option<Driver>,
     work: impl Future<Output = Result<T, hyper::Error>>,
 ) -> Result<T, hyper::Error> {
     let mut work = pin!(work);
+    let Some(running) = driver else {
+        return work.await;
+    };
     tokio::select! {
         biased;
         done = &mut work => done,
-        ended = driver => {
-            // What had come before the end is still an answer.
+        ended = running => {
+            // It holds the other end of what `work` waits for. What had come before the end is still an answer.
+            *driver = None;
             let done = work.await;
             match ended {
                 Err(error) if done.is_err() => Err(error),
