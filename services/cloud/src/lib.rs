@@ -48,7 +48,7 @@ pub enum AddressBackend {
 /// A driver, as configured: what it can do.
 #[derive(Clone)]
 pub struct Cloud {
-    /// `static`, `equinix`: for logs and `ctl`.
+    /// `static`, `equinix`, `remote`: for logs and `ctl`.
     pub name: &'static str,
     /// Machines. `None`: a node is what it says of itself.
     pub machines: Option<Arc<dyn MachineSource>>,

@@ -1,2 +1,3 @@
+mod codes;
 mod contracts;
 mod wrong;

@@ -3,7 +3,7 @@
 use groundplane_core::ProviderId;
 use groundplane_runtime::Context;
 use groundplane_runtime::config::{Document, SecretFile};
-use groundplane_sandbox::{DeviceOptions, ProjectOptions, ReservationOptions, Sandbox};
+use groundplane_sandbox::{ProjectOptions, ReservationOptions, Sandbox};
 
 use super::super::{CallMetrics, Remote};
 use crate::config::{Capability, EquinixBgp, EquinixConfig, RemoteConfig};
@@ -158,7 +158,6 @@ async fn equinix_keeps_the_contracts_through_a_provider() {
         &absent,
     )
     .await;
-    drop(DeviceOptions::default());
 }
 
 #[tokio::test]
