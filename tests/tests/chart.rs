@@ -17,7 +17,7 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
 /// The values that the chart is looked at with: its own, and those of its folder `ci`.
-fn values() -> [Vec<String>; 4] {
+fn values() -> [Vec<String>; 6] {
     let file = |name: &str| {
         vec![
             "-f".to_owned(),
@@ -29,7 +29,9 @@ fn values() -> [Vec<String>; 4] {
         Vec::new(),
         file("services-values.yaml"),
         file("equinix-values.yaml"),
-        set("mode=services,insecure=true,persistence.enabled=false,hostNetwork=true"),
+        set("mode=services,tls.mode=off,insecure=true,persistence.enabled=false,hostNetwork=true"),
+        set("mode=services"),
+        file("cert-manager-values.yaml"),
     ]
 }
 
@@ -119,8 +121,11 @@ async fn nonsense_is_refused_with_its_place_and_the_way_out() -> Result<()> {
             "terminationGracePeriodSeconds=5",
             "/terminationGracePeriodSeconds",
         ),
-        ("mode=services", "insecure=true"),
-        ("mode=services,tls.enabled=true", "tls.secrets.ipam"),
+        ("mode=services,tls.mode=off", "insecure=true"),
+        ("mode=services,tls.mode=secrets", "tls.secrets.ipam"),
+        ("tls.mode=maybe", "/tls/mode"),
+        ("tls.validity=long", "/tls/validity"),
+        ("tls.trustDomain=A B", "/tls/trustDomain"),
         ("config.driver=equinix", "config.equinix.apiTokenFile"),
     ];
     for (values, reason) in refused {
@@ -311,6 +316,10 @@ async fn the_api_server_accepts_every_object() -> Result<()> {
             let (group, version) = text(&object["apiVersion"])
                 .split_once('/')
                 .unwrap_or_else(|| ("", text(&object["apiVersion"])));
+            // Its definitions are cert-manager's own, and not here.
+            if group == "cert-manager.io" {
+                continue;
+            }
             let kind = GroupVersionKind::gvk(group, version, text(&object["kind"]));
             let (resource, capabilities) = pinned_kind(&client, &kind).await?;
             let objects: Api<DynamicObject> = match capabilities.scope {
@@ -437,11 +446,151 @@ async fn only_who_needs_it_gets_a_token_a_secret_or_a_volume() -> Result<()> {
     Ok(())
 }
 
+/// The pods of every kind of object that has some, each with its object's name.
+fn pods(objects: &[Value]) -> Vec<(&str, &Value)> {
+    objects
+        .iter()
+        .filter_map(|object| Some((text(&object["metadata"]["name"]), pod_of(object)?)))
+        .collect()
+}
+
+fn pod_of(object: &Value) -> Option<&Value> {
+    match text(&object["kind"]) {
+        "Deployment" | "StatefulSet" | "DaemonSet" | "Job" => Some(pod(object)),
+        "CronJob" => Some(pod(&object["spec"]["jobTemplate"])),
+        _ => None,
+    }
+}
+
+/// What the strictest of the Pod Security Standards asks for, and a root that nobody writes to.
+#[tokio::test]
+async fn no_pod_has_a_right_on_its_machine() -> Result<()> {
+    for values in values() {
+        let objects = objects(&values).await?;
+        for (name, pod) in pods(&objects) {
+            let security = &pod["securityContext"];
+            assert_eq!(security["runAsNonRoot"], true, "{name}");
+            assert_eq!(security["seccompProfile"]["type"], "RuntimeDefault", "{name}");
+            for container in list(&pod["containers"])
+                .iter()
+                .chain(list(&pod["initContainers"]))
+            {
+                let security = &container["securityContext"];
+                assert_eq!(security["allowPrivilegeEscalation"], false, "{name}");
+                assert_eq!(security["readOnlyRootFilesystem"], true, "{name}");
+                assert_eq!(security["capabilities"], json!({ "drop": ["ALL"] }), "{name}");
+            }
+            for volume in list(&pod["volumes"]) {
+                assert!(volume["hostPath"].is_null(), "{name}: {volume}");
+            }
+            let token = &pod["automountServiceAccountToken"];
+            let needed = ["gateway", "groundplane", "certs"]
+                .iter()
+                .any(|part| name == *part || name.ends_with(&format!("-{part}")));
+            assert_eq!(*token, needed, "{name}");
+        }
+    }
+    Ok(())
+}
+
+/// Mutual TLS is what one gets without asking, and each process gets its own certificate and no other.
+#[tokio::test]
+async fn each_process_gets_its_own_certificate_and_no_other() -> Result<()> {
+    let [_, _, _, _, job, manager] = values();
+    for values in [job, manager] {
+        let objects = objects(&values).await?;
+        let workloads = workloads(&objects);
+        assert_eq!(workloads.len(), 5);
+        for (service, workload) in workloads {
+            let mounted: Vec<_> = list(&pod(workload)["volumes"])
+                .iter()
+                .filter_map(|volume| volume["secret"]["secretName"].as_str())
+                .collect();
+            assert_eq!(mounted, [format!("groundplane-{service}-tls")]);
+            let variable = |name: &str| {
+                let found = list(&container(workload)["env"])
+                    .iter()
+                    .find(|variable| variable["name"] == name);
+                found.map(|variable| text(&variable["value"]).to_owned())
+            };
+            assert_eq!(variable("GROUNDPLANE_INSECURE"), None, "{service}");
+            let listens = variable("GROUNDPLANE_LISTEN").unwrap_or_default();
+            let asks = variable("GROUNDPLANE_TLS_CLIENT_CA");
+            let beyond = !listens.starts_with("unix:");
+            assert_eq!(asks.is_some(), beyond, "{service} listens at {listens}");
+            assert!(variable("GROUNDPLANE_CLIENT_CERT").is_some(), "{service}");
+        }
+        assert_eq!(of_kind(&objects, "NetworkPolicy").len(), 4);
+    }
+    Ok(())
+}
+
+/// The makers of certificates may write those, and nothing else; the one of the installation is gone after it.
+#[tokio::test]
+async fn who_makes_certificates_may_write_those_and_no_more() -> Result<()> {
+    let objects = objects_set("mode=services").await?;
+    let roles: Vec<_> = of_kind(&objects, "Role")
+        .into_iter()
+        .filter(|role| text(&role["metadata"]["name"]).contains("-certs"))
+        .collect();
+    assert_eq!(roles.len(), 2);
+    for role in roles {
+        let names = ["ca", "ipam", "eip", "bgp", "instances", "gateway"]
+            .map(|service| format!("groundplane-{service}-tls"));
+        let rules = json!([
+            { "apiGroups": [""], "resources": ["secrets"], "verbs": ["create"] },
+            { "apiGroups": [""], "resources": ["secrets"], "resourceNames": names, "verbs": ["get", "update"] },
+        ]);
+        assert_eq!(role["rules"], rules);
+    }
+    for object in &objects {
+        let hook = !object["metadata"]["annotations"]["helm.sh/hook"].is_null();
+        let name = text(&object["metadata"]["name"]);
+        assert_eq!(hook, name.ends_with("-hook") || object["kind"] == "Job", "{name}");
+    }
+    for (kind, account) in [("Job", "groundplane-certs-hook"), ("CronJob", "groundplane-certs")] {
+        let makers: Vec<_> = of_kind(&objects, kind).into_iter().cloned().collect();
+        let accounts: Vec<_> = pods(&makers)
+            .into_iter()
+            .map(|(_, pod)| text(&pod["serviceAccountName"]))
+            .collect();
+        assert_eq!(accounts, [account]);
+    }
+    Ok(())
+}
+
+/// cert-manager is asked for what `groundplane certs` would make: the name that is called, and the caller's URI.
+#[tokio::test]
+async fn cert_manager_is_asked_for_the_right_names() -> Result<()> {
+    let [.., manager] = values();
+    let objects = objects(&manager).await?;
+    let leaves: Vec<_> = of_kind(&objects, "Certificate")
+        .into_iter()
+        .filter(|certificate| certificate["spec"]["isCA"] != true)
+        .collect();
+    assert_eq!(leaves.len(), 5);
+    for leaf in leaves {
+        let name = text(&leaf["metadata"]["name"]);
+        let service = name.trim_start_matches("groundplane-");
+        let spec = &leaf["spec"];
+        assert_eq!(spec["dnsNames"], json!([format!("{name}.{GATEWAY_NAMESPACE}.svc")]));
+        assert_eq!(spec["uris"], json!([format!("spiffe://rack1.example/{service}")]));
+        assert_eq!(spec["secretName"], format!("{name}-tls"));
+        assert_eq!(spec["issuerRef"]["name"], "groundplane-ca");
+    }
+    Ok(())
+}
+
 /// An address that names a Service which is not there, or a Service that selects no pod, would only show in a cluster.
 #[tokio::test]
 async fn services_find_each_other() -> Result<()> {
-    let [_, with_certificates, _, insecure] = values();
-    for (values, scheme) in [(with_certificates, "https"), (insecure, "http")] {
+    let [_, secrets, _, insecure, job, manager] = values();
+    for (values, scheme) in [
+        (secrets, "https"),
+        (insecure, "http"),
+        (job, "https"),
+        (manager, "https"),
+    ] {
         let objects = objects(&values).await?;
         let workloads = workloads(&objects);
         let mut named = BTreeSet::new();
@@ -481,7 +630,7 @@ async fn services_find_each_other() -> Result<()> {
 async fn every_variable_is_one_that_the_program_knows() -> Result<()> {
     let program = groundplane_tests::groundplane::program()?;
     let mut known = BTreeSet::new();
-    for role in ["all", "gateway", "ctl"] {
+    for role in ["all", "gateway", "ctl", "certs"] {
         let output = Command::new(&program).args([role, "--help"]).output()?;
         ensure!(output.status.success(), "groundplane {role} --help");
         known.extend(variables(&String::from_utf8_lossy(&output.stdout)));
