@@ -20,6 +20,8 @@ mod cloud_services;
 mod config;
 #[path = "e2e/crashes.rs"]
 mod crashes;
+#[path = "e2e/disk_full.rs"]
+mod disk_full;
 #[path = "e2e/faults.rs"]
 mod faults;
 #[path = "e2e/nodes.rs"]
@@ -32,3 +34,5 @@ mod services;
 mod stores;
 #[path = "e2e/trace.rs"]
 mod trace;
+#[path = "e2e/trust.rs"]
+mod trust;
