@@ -34,5 +34,3 @@ mod services;
 mod stores;
 #[path = "e2e/trace.rs"]
 mod trace;
-#[path = "e2e/trust.rs"]
-mod trust;
