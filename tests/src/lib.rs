@@ -7,6 +7,7 @@
 //!   demo        the story that `make demo` tells
 //!   bench       what `make bench` measures
 //!   groundplane the binary under test, as a process
+//!   certs       certificates for it
 //!   chart       the Helm chart, rendered, and its roles granted
 //!   world       a corner of a cluster with groundplane at work in it
 //!   processes   what all of these are: process groups that cannot outlive us
@@ -20,6 +21,7 @@
 //! one API server among them.
 
 pub mod bench;
+pub mod certs;
 pub mod chart;
 pub mod demo;
 pub mod eventually;

@@ -3,6 +3,7 @@
 //! Each world has its own lease, namespace, node prefix and cluster identity, so that many share one API server. It runs
 //! either as one process or as one process a service; the scenarios are the same.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use anyhow::{Context as _, Result};
 use groundplane_sandbox::{DeviceId, DeviceOptions, Project, ProjectOptions, Sandbox};
 use tokio::sync::OnceCell;
 
+use crate::certs::Certs;
 use crate::groundplane::{Launch, Process};
 use crate::kube_api::proxy::{ApiProxy, Rule};
 use crate::kube_api::{Corner, KubeApi, User};
@@ -32,6 +34,7 @@ const CALLED: [&str; 4] = ["ipam", "eip", "bgp", "instances"];
 #[must_use]
 pub struct WorldOptions {
     mode: Mode,
+    tls: bool,
     pools: String,
     cooldown: &'static str,
     gateway: String,
@@ -57,6 +60,7 @@ impl WorldOptions {
     pub fn fixed() -> Self {
         Self {
             mode: Mode::One,
+            tls: false,
             pools: POOLS.to_owned(),
             cooldown: "1h",
             gateway: String::new(),
@@ -82,6 +86,12 @@ impl WorldOptions {
     pub fn mode(mut self, mode: Mode) -> Self {
         self.mode = mode;
         self
+    }
+
+    /// As a process a service, which talk by mutual TLS over TCP. The gateway's socket is there, too.
+    pub fn tls(mut self) -> Self {
+        self.tls = true;
+        self.mode(Mode::Services)
     }
 
     /// With these pools instead: YAML, with its key.
@@ -171,6 +181,11 @@ impl WorldOptions {
             None => corner.kubeconfig(User::Gateway),
         };
         let config = self.config(&corner, &state, &kubeconfig, cloud.as_ref());
+        let certs = if self.tls {
+            Some(Certs::make(state.join("certs")).await?)
+        } else {
+            None
+        };
         let mut world = World {
             corner,
             api,
@@ -178,10 +193,12 @@ impl WorldOptions {
             mode: self.mode,
             config,
             processes: Vec::new(),
+            certs,
+            addresses: BTreeMap::new(),
             sockets,
             state,
         };
-        world.launch(&self)?;
+        world.launch(&self).await?;
         Ok(world)
     }
 
@@ -249,6 +266,9 @@ pub struct World {
     config: String,
     api: Option<ApiProxy>,
     processes: Vec<(&'static str, Process)>,
+    certs: Option<Certs>,
+    /// Where processes listen that talk by TLS.
+    addresses: BTreeMap<&'static str, String>,
     sockets: tempfile::TempDir,
     state: Scratch,
 }
@@ -280,6 +300,25 @@ impl World {
     /// When the options asked for none.
     pub fn api(&self) -> Result<&ApiProxy> {
         self.api.as_ref().context("this world has no proxy")
+    }
+
+    /// The certificates.
+    ///
+    /// # Errors
+    /// When the options asked for no TLS.
+    pub fn certs(&self) -> Result<&Certs> {
+        self.certs.as_ref().context("this world has no certificates")
+    }
+
+    /// Where a role listens with TLS.
+    ///
+    /// # Errors
+    /// When the options asked for no TLS.
+    pub fn secure(&self, role: &str) -> Result<&str> {
+        let address = self.addresses.get(role);
+        address
+            .map(String::as_str)
+            .with_context(|| format!("{role} does not listen with TLS"))
     }
 
     /// The configuration file that every process reads.
@@ -318,15 +357,25 @@ impl World {
         if self.mode == Mode::One { "all" } else { "gateway" }
     }
 
-    fn launch(&mut self, options: &WorldOptions) -> Result<()> {
+    async fn launch(&mut self, options: &WorldOptions) -> Result<()> {
+        // Who is called is started before who calls, which is told its port.
         for role in self.roles() {
             let own = if *role == "all" { "gateway" } else { role };
             let mut launch = Launch::new(role)?
                 .config(self.config.clone())
                 .arg("--listen")
                 .arg(self.socket(own));
+            if let Some(certs) = &self.certs {
+                launch = launch.args(["--listen", "127.0.0.1:0"]).args(certs.flags(role));
+            }
             for called in CALLED.iter().filter(|_| self.mode == Mode::Services) {
-                launch = launch.arg(format!("--{called}")).arg(self.socket(called));
+                let target = match &self.certs {
+                    None => Some(self.socket(called)),
+                    Some(_) => self.addresses.get(called).cloned(),
+                };
+                if let Some(target) = target {
+                    launch = launch.arg(format!("--{called}")).arg(target);
+                }
             }
             for (name, value) in &options.environment {
                 launch = launch.env(name, value);
@@ -336,7 +385,12 @@ impl World {
                     launch = launch.env(name, value);
                 }
             }
-            self.processes.push((*role, launch.start()?));
+            let process = launch.start()?;
+            if self.certs.is_some() {
+                let port = process.address(role).await?.port();
+                self.addresses.insert(role, format!("https://localhost:{port}"));
+            }
+            self.processes.push((*role, process));
         }
         Ok(())
     }
@@ -394,6 +448,17 @@ impl World {
                 .await?;
         }
         Ok(())
+    }
+
+    /// The log lines of each process, by its role.
+    ///
+    /// # Errors
+    /// When a log cannot be read.
+    pub fn logs(&self) -> Result<Vec<(&'static str, Vec<serde_json::Value>)>> {
+        self.processes
+            .iter()
+            .map(|(role, process)| Ok((*role, process.logs()?)))
+            .collect()
     }
 
     /// The logs of every process.

@@ -34,3 +34,5 @@ mod services;
 mod stores;
 #[path = "e2e/trace.rs"]
 mod trace;
+#[path = "e2e/trust.rs"]
+mod trust;
