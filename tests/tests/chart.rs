@@ -237,6 +237,23 @@ endpoint: {tag: api, address: 192.0.2.200, port: 6443}
 eip: {maxAge: 1m}
 bgp: {refresh: 12h}
 instances: {maxAge: 1m}
+health:
+  period: 500ms
+  timeout: 800ms
+  misses: 3
+  recovery: 2
+  dwell: 10s
+  doubt: 10s
+  probe:
+    kind: https
+    path: /readyz
+    service: ''
+    serverName: kubernetes
+    caFile: /etc/groundplane/secrets/health/ca.crt
+    certificateFile: /etc/groundplane/secrets/health/tls.crt
+    keyFile: /etc/groundplane/secrets/health/tls.key
+    tokenFile: /etc/groundplane/secrets/health/token
+    insecureSkipVerify: false
 gateway:
   kubeconfig: ''
   namespace: ''
