@@ -5,6 +5,9 @@ mod rows;
 mod store;
 mod table;
 
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::Path;
+
 use anyhow::{Context as _, bail};
 use clap::{Subcommand, ValueEnum};
 use groundplane_proto::gateway::v1 as pb;
@@ -17,14 +20,18 @@ use crate::ctl::rows::{AddressRow, Explanation, MachineRow, Overview, PeerRow, P
 use crate::ctl::table::print;
 use crate::wiring::connect;
 
+/// Where a gateway listens in a pod of the chart, and in the containers of the compose file.
+const SOCKET: &str = "/run/groundplane/groundplane.sock";
+
 /// Rows of a page: few enough for a message, many enough to be quick.
 const PAGE: u32 = 1_000;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct CtlArgs {
-    /// Where the gateway is: `http://host:port`, `https://host:port` or `unix:/path`
-    #[arg(long, env = "GROUNDPLANE_GATEWAY", value_name = "ADDRESS", default_value = crate::roles::GATEWAY_TARGET, global = true)]
-    gateway: Target,
+    /// Where the gateway is: `http://host:port`, `https://host:port` or `unix:/path`; unless given, the socket
+    /// `/run/groundplane/groundplane.sock` if it is there, else `http://127.0.0.1:9470`
+    #[arg(long, env = "GROUNDPLANE_GATEWAY", value_name = "ADDRESS", global = true)]
+    gateway: Option<Target>,
     /// Form of the answer
     #[arg(short, long, value_enum, default_value_t, global = true)]
     output: Output,
@@ -81,6 +88,10 @@ pub(crate) async fn run(args: CtlArgs) -> anyhow::Result<()> {
         tls,
         command,
     } = args;
+    let gateway = match gateway {
+        Some(gateway) => gateway,
+        None => nearest(Path::new(SOCKET))?,
+    };
     let channel = || connect(&gateway, tls.tls().as_ref());
     let away = || {
         format!(
@@ -100,6 +111,15 @@ pub(crate) async fn run(args: CtlArgs) -> anyhow::Result<()> {
         Some(rpc) if rpc.kind.is_retryable() => error.context(away()),
         _ => error,
     })
+}
+
+/// The gateway of this machine, or of this pod: at its socket, where there is one.
+fn nearest(socket: &Path) -> anyhow::Result<Target> {
+    let there = std::fs::metadata(socket).is_ok_and(|file| file.file_type().is_socket());
+    if there {
+        return Ok(Target::Unix(socket.to_owned()));
+    }
+    Ok(crate::roles::GATEWAY_TARGET.parse()?)
 }
 
 async fn overview(channel: Channel, output: Output) -> anyhow::Result<()> {
@@ -268,5 +288,16 @@ mod tests {
             async { answer.unwrap().map(Response::new) }
         };
         assert!(every(read, |(rows, next)| (rows, next.to_owned())).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn the_socket_is_asked_where_there_is_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("groundplane.sock");
+        let target = nearest(&socket).unwrap();
+        assert!(matches!(target, Target::Tcp(_)), "{target}");
+        let _listener = tokio::net::UnixListener::bind(&socket).unwrap();
+        let target = nearest(&socket).unwrap();
+        assert_eq!(target.to_string(), format!("unix:{}", socket.display()));
     }
 }

@@ -9,10 +9,10 @@ use groundplane_core::{ErrorKind, Kinded as _};
 use groundplane_gateway::Channels;
 use groundplane_ipam::StartError;
 use groundplane_proto::FILE_DESCRIPTOR_SET;
-use groundplane_runtime::args::ListenArgs;
+use groundplane_runtime::args::{AdminArgs, ListenArgs};
 use groundplane_runtime::grpc::{Channel, Listen, Server, Target};
 use groundplane_runtime::shutdown::{self, Signals};
-use groundplane_runtime::telemetry::Telemetry;
+use groundplane_runtime::telemetry::{LogFilter, Telemetry};
 use groundplane_runtime::tls::ClientCredentials;
 use groundplane_runtime::{Context, admin};
 use tonic::service::Routes;
@@ -104,7 +104,7 @@ pub(crate) async fn run(role: Role, args: ServeArgs) -> anyhow::Result<()> {
         config = %file.map_or_else(|| "none".into(), |path| path.display().to_string()),
         "starting"
     );
-    let outcome = process.run(&admin).await;
+    let outcome = process.run(&admin, telemetry.log_filter()).await;
     telemetry.shutdown().await;
     outcome
 }
@@ -122,11 +122,11 @@ struct Process {
 }
 
 impl Process {
-    async fn run(&self, admin: &groundplane_runtime::args::AdminArgs) -> anyhow::Result<()> {
+    async fn run(&self, admin: &AdminArgs, log: &LogFilter) -> anyhow::Result<()> {
         let signals = Signals::listen()?;
         // Taken before anything is started, so that a port in use costs nothing.
         let server = self.server().bind().await?;
-        admin::start(admin, &self.context).await?;
+        admin::start(admin, &self.context, log).await?;
         let routes = match self.role {
             Role::All => self.all().await?,
             Role::Ipam => self.ipam().await?,

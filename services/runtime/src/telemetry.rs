@@ -3,6 +3,7 @@
 //! Logs go to standard error, as text or JSON. Traces go by OTLP over gRPC where an endpoint is configured; what is logged
 //! while a call is answered carries its trace id. [`TelemetryGuard::shutdown`] is the last thing that a process does.
 
+mod filter;
 pub(crate) mod panics;
 pub(crate) mod seldom;
 mod text;
@@ -16,12 +17,13 @@ use opentelemetry_otlp::{SpanExporter, WithExportConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider};
 use tracing::Level;
-use tracing_subscriber::filter::{EnvFilter, LevelFilter, filter_fn};
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{Layer, Registry};
+use tracing_subscriber::{Layer, Registry, reload};
 
+pub use self::filter::LogFilter;
 use crate::args::{LogFormat, TelemetryArgs};
 
 /// Time for one batch of spans to reach the collector.
@@ -54,6 +56,9 @@ pub enum TelemetryError {
         /// Why.
         source: opentelemetry_otlp::ExporterBuildError,
     },
+    /// The log's filter cannot be changed any more.
+    #[error("logging has ended")]
+    Ended(#[source] reload::Error),
     /// Somebody set up logging before.
     #[error("logging is set up already")]
     Twice(#[source] tracing_subscriber::util::TryInitError),
@@ -67,21 +72,19 @@ impl Telemetry {
     /// Sets up logs, traces and the panic hook of the process that runs `service` (`ipam`, `all`). Needs a tokio
     /// runtime where traces are configured. Once a process.
     pub fn init(service: &str, args: &TelemetryArgs) -> Result<TelemetryGuard, TelemetryError> {
-        let filter = EnvFilter::builder()
-            .with_default_directive(LevelFilter::INFO.into())
-            .parse(&args.log)
-            .map_err(|source| TelemetryError::Filter {
-                filter: args.log.clone(),
-                source,
-            })?;
+        let filter = filter::parse(&args.log)?;
         let provider = provider(service, args)?;
+        let (filter, handle) = reload::Layer::new(filter);
         Registry::default()
             .with(provider.as_ref().map(traces))
             .with(logs(args.log_format).with_filter(filter))
             .try_init()
             .map_err(TelemetryError::Twice)?;
         panics::hook();
-        Ok(TelemetryGuard { provider })
+        Ok(TelemetryGuard {
+            provider,
+            filter: LogFilter::new(handle),
+        })
     }
 }
 
@@ -153,9 +156,15 @@ fn provider(service: &str, args: &TelemetryArgs) -> Result<Option<SdkTracerProvi
 #[must_use = "call `shutdown` last, or the last traces are lost"]
 pub struct TelemetryGuard {
     provider: Option<SdkTracerProvider>,
+    filter: LogFilter,
 }
 
 impl TelemetryGuard {
+    /// What is logged, to be read and changed.
+    pub fn log_filter(&self) -> &LogFilter {
+        &self.filter
+    }
+
     /// Sends what is left, for at most 5 s. The last thing that a process does.
     ///
     /// The exporter blocks the thread that flushes while the runtime's other threads send, so it gets one of its own.

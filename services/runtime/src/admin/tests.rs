@@ -4,9 +4,14 @@ use tower::Service as _;
 
 use super::*;
 
+/// A log of its own, that nobody writes to.
+fn log() -> LogFilter {
+    LogFilter::detached("info").unwrap()
+}
+
 async fn get(context: &Context, path: &str) -> (StatusCode, String) {
     let request = Request::get(path).body(Body::empty()).unwrap();
-    let response = router(context).call(request).await.unwrap();
+    let response = router(context, &log()).call(request).await.unwrap();
     let status = response.status();
     let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
     (status, String::from_utf8(body.to_vec()).unwrap())
@@ -59,12 +64,13 @@ async fn metrics_have_our_prefix() {
 #[tokio::test]
 async fn a_port_that_is_taken_is_named() {
     let context = Context::new();
-    let address = start(&AdminArgs::default(), &context).await.unwrap();
+    let address = start(&AdminArgs::default(), &context, &log()).await.unwrap();
     let error = start(
         &AdminArgs {
             admin_listen: address,
         },
         &context,
+        &log(),
     )
     .await
     .unwrap_err();
@@ -77,4 +83,34 @@ async fn a_port_that_is_taken_is_named() {
         .drain(std::time::Duration::from_secs(10))
         .await
         .unwrap();
+}
+
+async fn put(log: &LogFilter, peer: &str, filter: &str) -> (StatusCode, String) {
+    let mut request = Request::put("/log-level")
+        .body(Body::from(filter.to_owned()))
+        .unwrap();
+    let peer: SocketAddr = peer.parse().unwrap();
+    request.extensions_mut().insert(ConnectInfo(peer));
+    let response = router(&Context::new(), log).call(request).await.unwrap();
+    let status = response.status();
+    let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+#[tokio::test]
+async fn the_log_level_is_changed_from_the_machine_itself_only() {
+    let log = log();
+    let (status, text) = put(&log, "127.0.0.1:5000", "info,groundplane_ipam=debug\n").await;
+    assert_eq!(status, StatusCode::OK, "{text}");
+    assert!(text.contains("groundplane_ipam=debug") && log.text().contains("groundplane_ipam=debug"));
+    let before = log.text();
+    for peer in ["192.0.2.1:5000", "[2001:db8::1]:5000"] {
+        assert_eq!(put(&log, peer, "trace").await.0, StatusCode::FORBIDDEN, "{peer}");
+    }
+    let (status, text) = put(&log, "[::1]:5000", "ipam=loud").await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert!(text.contains("`ipam=loud` is no filter"), "{text}");
+    let (status, _) = put(&log, "127.0.0.1:5000", &"x".repeat(LONGEST_FILTER + 1)).await;
+    assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(log.text(), before);
 }

@@ -61,6 +61,7 @@ async fn the_last_spans_are_sent_before_the_process_ends() {
     });
     TelemetryGuard {
         provider: Some(provider),
+        filter: LogFilter::detached("info").unwrap(),
     }
     .shutdown()
     .await;
