@@ -3,6 +3,7 @@
 //! ```text
 //!   bench         which measures there are, and in which order they run
 //!     load        durable allocations through ipam's gRPC
+//!     mtls        calls with mutual TLS, beside the same in plaintext
 //!     kube_load   Services on a real API server, beside a plain client that makes the same writes
 //!     restart     a settled cluster and cloud, and what a restart asks of them; memory at that size
 //!     domain      allocation alone, without I/O
@@ -18,6 +19,7 @@ mod domain;
 mod image;
 mod kube_load;
 mod load;
+mod mtls;
 mod report;
 mod restart;
 mod subject;
@@ -92,6 +94,9 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     }
     if plan.wants(load::MEASURE) {
         report.take(load::MEASURE, load::run().await)?;
+    }
+    if plan.wants(mtls::MEASURE) {
+        report.take(mtls::MEASURE, mtls::run().await)?;
     }
     if plan.wants(restart::IDLE) {
         report.take(restart::IDLE, restart::idle().await)?;

@@ -83,7 +83,8 @@ pub(super) async fn run() -> Result<Vec<Row>> {
     Ok(vec![row])
 }
 
-fn config(state: &Path) -> String {
+/// One pool, larger than any measure needs, and a store on disk.
+pub(super) fn config(state: &Path) -> String {
     format!(
         "cluster: bench\npools:\n  - {{name: bench, addresses: [\"10.0.0.0/8\"]}}\nipam:\n  store: {{kind: redb, path: {}}}\n",
         quoted(&state.join("ipam.redb"))
@@ -91,7 +92,7 @@ fn config(state: &Path) -> String {
 }
 
 /// Tells ipam that the cluster holds nothing: before that it allocates nothing for it.
-async fn adopt(mut client: Client) -> Result<()> {
+pub(super) async fn adopt(mut client: Client) -> Result<()> {
     let nothing = AdoptRequest {
         cluster: "bench".to_owned(),
         kinds: vec!["service".to_owned()],
@@ -143,7 +144,8 @@ async fn one(client: &mut Client, call: Call, owners: &AtomicU64) -> Result<()> 
     Ok(())
 }
 
-fn request(name: String) -> AllocateRequest {
+/// An address for a new owner.
+pub(super) fn request(name: String) -> AllocateRequest {
     let owner = Owner {
         cluster: "bench".to_owned(),
         kind: "service".to_owned(),
