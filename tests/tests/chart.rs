@@ -552,20 +552,23 @@ async fn who_makes_certificates_may_write_those_and_no_more() -> Result<()> {
         .collect();
     assert_eq!(roles.len(), 2);
     for role in roles {
-        let names = ["ca", "ipam", "eip", "bgp", "instances", "gateway"]
+        let secrets = ["ca", "ipam", "eip", "bgp", "instances", "gateway"]
             .map(|service| format!("groundplane-{service}-tls"));
-        let rules = json!([
+        let expected = json!([
             { "apiGroups": [""], "resources": ["secrets"], "verbs": ["create"] },
-            { "apiGroups": [""], "resources": ["secrets"], "resourceNames": names, "verbs": ["get", "update"] },
+            { "apiGroups": [""], "resources": ["secrets"], "resourceNames": secrets, "verbs": ["get", "update"] },
         ]);
-        assert_eq!(role["rules"], rules);
+        assert_eq!(role["rules"], expected);
     }
     for object in &objects {
         let hook = !object["metadata"]["annotations"]["helm.sh/hook"].is_null();
         let name = text(&object["metadata"]["name"]);
         assert_eq!(hook, name.ends_with("-hook") || object["kind"] == "Job", "{name}");
     }
-    for (kind, account) in [("Job", "groundplane-certs-hook"), ("CronJob", "groundplane-certs")] {
+    for (kind, account) in [
+        ("Job", "groundplane-certs-hook"),
+        ("CronJob", "groundplane-certs"),
+    ] {
         let makers: Vec<_> = of_kind(&objects, kind).into_iter().cloned().collect();
         let accounts: Vec<_> = pods(&makers)
             .into_iter()
@@ -590,7 +593,10 @@ async fn cert_manager_is_asked_for_the_right_names() -> Result<()> {
         let name = text(&leaf["metadata"]["name"]);
         let service = name.trim_start_matches("groundplane-");
         let spec = &leaf["spec"];
-        assert_eq!(spec["dnsNames"], json!([format!("{name}.{GATEWAY_NAMESPACE}.svc")]));
+        assert_eq!(
+            spec["dnsNames"],
+            json!([format!("{name}.{GATEWAY_NAMESPACE}.svc")])
+        );
         assert_eq!(spec["uris"], json!([format!("spiffe://rack1.example/{service}")]));
         assert_eq!(spec["secretName"], format!("{name}-tls"));
         assert_eq!(spec["issuerRef"]["name"], "groundplane-ca");
