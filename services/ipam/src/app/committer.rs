@@ -186,3 +186,55 @@ fn settle(shared: &Shared, mut batch: Vec<Job>, result: &Result<(), StoreError>)
         drop(job.reply.send(result.clone()));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(revision: u64) -> Job {
+        Job {
+            changes: Vec::new(),
+            revision: Revision(revision),
+            advances: false,
+            reply: oneshot::channel().0,
+        }
+    }
+
+    #[test]
+    fn the_writer_is_woken_once_and_only_when_it_waits() {
+        let mut queue = Queue::new();
+        queue.push(job(1)).unwrap();
+        assert!(!queue.wakes(), "it is at work and looks by itself");
+        queue.take();
+        queue.idle = true;
+        assert!(!queue.wakes(), "there is nothing to do");
+        queue.push(job(2)).unwrap();
+        assert!(queue.wakes());
+        queue.push(job(3)).unwrap();
+        assert!(!queue.wakes(), "it is on its way");
+    }
+
+    #[test]
+    fn a_closed_queue_gives_back_what_comes_and_keeps_what_is_there() {
+        let mut queue = Queue::new();
+        queue.push(job(1)).unwrap();
+        queue.close();
+        assert_eq!(queue.push(job(2)).unwrap_err().revision, Revision(2));
+        assert_eq!(queue.take().len(), 1);
+    }
+
+    #[test]
+    fn a_batch_is_bounded_and_leaves_the_rest_in_order() {
+        let mut queue = Queue::new();
+        for revision in 0..=LARGEST_BATCH as u64 {
+            queue.push(job(revision)).unwrap();
+        }
+        let batch = queue.take();
+        assert_eq!((batch.len(), batch[0].revision), (LARGEST_BATCH, Revision(0)));
+        let rest = queue.take();
+        assert_eq!(
+            rest.iter().map(|job| job.revision.0).collect::<Vec<_>>(),
+            [LARGEST_BATCH as u64]
+        );
+    }
+}
