@@ -404,7 +404,7 @@ async fn peers_of_the_table_follow_the_labels_of_the_node() {
         { "address": "192.0.2.1", "asn": 65530 },
         { "address": "192.0.2.2", "asn": 65531, "nodeSelector": { "rack": "b" } }
     ] }"#;
-    let table: StaticBgp = groundplane_runtime::config::parse("table", table).unwrap();
+    let table: StaticBgp = parse("table", table).unwrap();
     let fixed = StaticConfig {
         bgp: Some(table),
         ..StaticConfig::default()

@@ -513,7 +513,7 @@ async fn what_turns_out_to_be_foreign_is_not_absent() {
         gate: tokio::sync::Semaphore::new(0),
     });
     let cloud = Cloud {
-        machines: Some(source.clone()),
+        machines: Some(Arc::clone(&source) as Arc<_>),
         ..FakeCloud::new().cloud()
     };
     let instances = Instances::over(cloud, Context::new()).await;
