@@ -6,6 +6,7 @@
 
 pub mod audit;
 mod connection;
+mod control_plane;
 mod corner;
 mod objects;
 pub mod proxy;
@@ -22,6 +23,7 @@ use tokio::sync::OnceCell;
 
 pub use audit::{Audit, Mark, Request};
 pub use connection::{Connection, GATEWAY_NAMESPACE, GATEWAY_SERVICE_ACCOUNT, User};
+pub use control_plane::{ControlPlane, MEMBERS, SERVER_NAME};
 pub use corner::Corner;
 pub use objects::{NodeDraft, ServiceDraft, hostnames_of, ingress_of};
 

@@ -3,6 +3,7 @@
 //! ```text
 //!   tools       builds etcd, kube-apiserver, helm and Jaeger, once
 //!   kube_api    a real Kubernetes API; every test gets a Corner of it
+//!   fabric      the network between machines, whose packets can be dropped
 //!   jaeger      a real Jaeger, which is asked for the spans it got
 //!   demo        the story that `make demo` tells
 //!   bench       what `make bench` measures
@@ -25,6 +26,7 @@ pub mod certs;
 pub mod chart;
 pub mod demo;
 pub mod eventually;
+pub mod fabric;
 pub mod groundplane;
 pub mod jaeger;
 pub mod kube_api;

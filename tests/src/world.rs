@@ -3,6 +3,8 @@
 //! Each world has its own lease, namespace, node prefix and cluster identity, so that many share one API server. It runs
 //! either as one process or as one process a service; the scenarios are the same.
 
+pub mod endpoint;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

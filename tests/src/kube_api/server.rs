@@ -53,7 +53,12 @@ impl Servers {
         folder.write("sa.pub", key.public_key_pem())?;
 
         let etcd_url = format!("http://127.0.0.1:{client}");
-        let command = etcd_command(etcd, &etcd_url, &format!("http://127.0.0.1:{peer}"), &folder);
+        let command = etcd_command(
+            etcd,
+            &etcd_url,
+            &format!("http://127.0.0.1:{peer}"),
+            folder.path(),
+        );
         let etcd = Child::spawn("etcd", command, folder.join("etcd.log"))?;
 
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, secure));
@@ -81,7 +86,7 @@ impl Servers {
 
     pub(super) async fn start_api(&mut self, connection: &Connection) -> Result<()> {
         ensure!(self.api.is_none(), "kube-apiserver runs already");
-        let command = kube_apiserver_command(&self.program, &self.etcd_url, connection, &self.folder);
+        let command = kube_apiserver_command(&self.program, &self.etcd_url, connection, self.folder.path());
         let api = Child::spawn("kube-apiserver", command, self.folder.join("kube-apiserver.log"))?;
         let both = [&api, &self.etcd];
         until(&both, "kube-apiserver writes its certificate", async || {
@@ -104,7 +109,7 @@ impl Servers {
     }
 }
 
-fn etcd_command(program: &Path, client: &str, peer: &str, folder: &Scratch) -> Command {
+pub(super) fn etcd_command(program: &Path, client: &str, peer: &str, folder: &Path) -> Command {
     let mut command = Command::new(program);
     command.arg("--data-dir").arg(folder.join("etcd"));
     command.args(["--listen-client-urls", client, "--advertise-client-urls", client]);
@@ -120,13 +125,21 @@ fn etcd_command(program: &Path, client: &str, peer: &str, folder: &Scratch) -> C
     command
 }
 
-fn kube_apiserver_command(program: &Path, etcd: &str, connection: &Connection, folder: &Scratch) -> Command {
+/// The server of `connection`, with its files in `folder`.
+pub(super) fn kube_apiserver_command(
+    program: &Path,
+    etcd: &str,
+    connection: &Connection,
+    folder: &Path,
+) -> Command {
+    let host = connection.address().ip();
     let file = |flag: &str, name: &str| format!("--{flag}={}", folder.join(name).display());
     let mut command = Command::new(program);
     command
         .arg(format!("--etcd-servers={etcd}"))
         .arg(format!("--secure-port={}", connection.address().port()))
-        .args(["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1"])
+        .arg(format!("--bind-address={host}"))
+        .arg(format!("--advertise-address={host}"))
         .arg(file("cert-dir", "certificates"))
         .arg("--service-account-issuer=https://kubernetes.default.svc")
         .arg(file("service-account-key-file", "sa.pub"))
