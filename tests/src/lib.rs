@@ -10,6 +10,7 @@
 //!   groundplane the binary under test, as a process
 //!   certs       certificates for it
 //!   chart       the Helm chart, rendered, and its roles granted
+//!   providers   the example providers, built and run as an outsider runs them
 //!   world       a corner of a cluster with groundplane at work in it
 //!   processes   what all of these are: process groups that cannot outlive us
 //!   scratch     folders that cannot outlive us either
@@ -31,6 +32,7 @@ pub mod groundplane;
 pub mod jaeger;
 pub mod kube_api;
 pub mod processes;
+pub mod providers;
 pub mod scratch;
 pub mod tls;
 pub mod tools;

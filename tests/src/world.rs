@@ -42,6 +42,7 @@ pub struct WorldOptions {
     gateway: String,
     more: String,
     project: Option<ProjectOptions>,
+    driver: String,
     environment: Vec<(String, String)>,
     gateway_environment: Vec<(String, String)>,
     api_faults: Option<Vec<Rule>>,
@@ -68,6 +69,7 @@ impl WorldOptions {
             gateway: String::new(),
             more: String::new(),
             project: None,
+            driver: "driver: static\n".to_owned(),
             environment: Vec::new(),
             gateway_environment: Vec::new(),
             api_faults: None,
@@ -79,6 +81,17 @@ impl WorldOptions {
     pub fn equinix(project: ProjectOptions) -> Self {
         Self {
             project: Some(project),
+            pools: String::new(),
+            ..Self::fixed()
+        }
+    }
+
+    /// Driver `remote`: a provider at this address, used for these capabilities (`machines, addresses`).
+    pub fn remote(address: &str, capabilities: &str) -> Self {
+        Self {
+            driver: format!(
+                "driver: remote\nremote: {{address: {address:?}, capabilities: [{capabilities}], requestTimeout: 2s}}\n"
+            ),
             pools: String::new(),
             ..Self::fixed()
         }
@@ -213,7 +226,7 @@ impl WorldOptions {
     ) -> String {
         let name = corner.name();
         let driver = cloud.map_or_else(
-            || "driver: static\n".to_owned(),
+            || self.driver.clone(),
             |cloud| cloud.project.config(&cloud.token),
         );
         format!(

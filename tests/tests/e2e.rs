@@ -26,6 +26,8 @@ mod disk_full;
 mod faults;
 #[path = "e2e/nodes.rs"]
 mod nodes;
+#[path = "e2e/providers.rs"]
+mod providers;
 #[path = "e2e/replicas.rs"]
 mod replicas;
 #[path = "e2e/services.rs"]
