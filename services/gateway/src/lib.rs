@@ -30,6 +30,7 @@ mod cluster;
 mod config;
 mod controllers;
 mod domain;
+pub mod endpoint;
 mod failpoint;
 mod gateway;
 mod grpc;

@@ -38,6 +38,8 @@ pub(crate) enum Command {
     Instances(ServeArgs),
     /// Run gateway: what Kubernetes wants, and telling it what it got
     Gateway(ServeArgs),
+    /// Run an agent on a machine of the control plane: it moves the API endpoint when its holder dies
+    Agent(AgentArgs),
     /// Ask a running gateway: who has which address, since when, and why not
     Ctl(CtlArgs),
     /// Make, or renew, the certificates that services trust each other by
@@ -65,6 +67,16 @@ pub(crate) struct ServeArgs {
     pub(crate) admin: AdminArgs,
     #[command(flatten)]
     pub(crate) telemetry: TelemetryArgs,
+}
+
+/// What an agent takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct AgentArgs {
+    /// Name of the node that this agent runs on; without it, the machine's own name
+    #[arg(long, env = "GROUNDPLANE_NODE", value_name = "NAME")]
+    pub(crate) node: Option<String>,
+    #[command(flatten)]
+    pub(crate) serve: ServeArgs,
 }
 
 #[cfg(test)]

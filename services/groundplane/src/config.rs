@@ -6,6 +6,7 @@ use std::path::Path;
 
 use groundplane_cloud::{CloudConfig, DriverName, EquinixConfig, RemoteConfig, StaticConfig};
 use groundplane_core::ClusterId;
+use groundplane_gateway::endpoint::AgentConfig;
 pub(crate) use groundplane_runtime::config::ConfigErrors;
 use groundplane_runtime::config::{Document, Problem};
 use serde::{Deserialize, Serialize};
@@ -95,6 +96,28 @@ impl Config {
             remote: self.remote.clone(),
             endpoint: self.endpoint.selector(),
         }
+    }
+
+    /// The part of an agent on this node, which reaches Kubernetes by this kubeconfig; `None`: no endpoint is configured.
+    pub(crate) fn agent(&self, node: &str, kubeconfig: Option<&Path>) -> Option<AgentConfig> {
+        let endpoint = &self.endpoint;
+        endpoint.selector()?;
+        let cluster = self.cluster.as_ref().map(ToString::to_string);
+        Some(AgentConfig {
+            node: node.to_owned(),
+            // eip wants one, and does not ask which: the endpoint is told by its tag or address.
+            cluster: cluster.unwrap_or_else(|| "this".to_owned()),
+            kubeconfig: kubeconfig.map(Path::to_owned).or(self.gateway.kubeconfig.clone()),
+            address: endpoint.address,
+            port: endpoint.port,
+            node_port: endpoint.node_port,
+            node_selector: endpoint.node_selector.clone(),
+            node_prefix: self.gateway.node_prefix.clone(),
+            refresh: endpoint.refresh.0,
+            rank_step: endpoint.rank_step.0,
+            candidates_file: endpoint.candidates_file.clone(),
+            service: endpoint.service(),
+        })
     }
 
     /// The gateway's part, with what stands elsewhere.

@@ -1,6 +1,7 @@
 //! `groundplane ctl`: asks a running gateway. Tables for people, JSON for programs.
 
 mod duration;
+mod endpoint;
 mod rows;
 mod store;
 mod table;
@@ -18,10 +19,14 @@ use tonic::{Response, Status};
 
 use crate::ctl::rows::{AddressRow, Explanation, MachineRow, Overview, PeerRow, PoolRow};
 use crate::ctl::table::print;
+use crate::roles::{AGENT_TARGET, GATEWAY_TARGET};
 use crate::wiring::connect;
 
 /// Where a gateway listens in a pod of the chart, and in the containers of the compose file.
 const SOCKET: &str = "/run/groundplane/groundplane.sock";
+
+/// Where an agent listens in a pod of the chart.
+const AGENT_SOCKET: &str = "/run/groundplane/agent.sock";
 
 /// Rows of a page: few enough for a message, many enough to be quick.
 const PAGE: u32 = 1_000;
@@ -63,6 +68,8 @@ enum Command {
     Machines,
     /// BGP peers of each machine
     Peers,
+    /// Who holds the API endpoint, who could, and which moves were made: as an agent sees it (its socket, else `http://127.0.0.1:9476`)
+    Endpoint,
     /// Why an object has, or does not have, its address
     Explain {
         /// `service` or `node`
@@ -90,7 +97,8 @@ pub(crate) async fn run(args: CtlArgs) -> anyhow::Result<()> {
     } = args;
     let gateway = match gateway {
         Some(gateway) => gateway,
-        None => nearest(Path::new(SOCKET))?,
+        None if matches!(command, Command::Endpoint) => nearest(Path::new(AGENT_SOCKET), AGENT_TARGET)?,
+        None => nearest(Path::new(SOCKET), GATEWAY_TARGET)?,
     };
     let channel = || connect(&gateway, tls.tls().as_ref());
     let away = || {
@@ -104,6 +112,7 @@ pub(crate) async fn run(args: CtlArgs) -> anyhow::Result<()> {
         Command::Addresses => addresses(channel()?, output).await,
         Command::Machines => machines(channel()?, output).await,
         Command::Peers => peers(channel()?, output).await,
+        Command::Endpoint => endpoint::run(channel()?, output).await,
         Command::Explain { kind, object } => explain(channel()?, kind, &object, output).await,
         Command::Store(command) => return store::run(command, channel).await,
     };
@@ -114,12 +123,12 @@ pub(crate) async fn run(args: CtlArgs) -> anyhow::Result<()> {
 }
 
 /// The gateway of this machine, or of this pod: at its socket, where there is one.
-fn nearest(socket: &Path) -> anyhow::Result<Target> {
+fn nearest(socket: &Path, otherwise: &str) -> anyhow::Result<Target> {
     let there = std::fs::metadata(socket).is_ok_and(|file| file.file_type().is_socket());
     if there {
         return Ok(Target::Unix(socket.to_owned()));
     }
-    Ok(crate::roles::GATEWAY_TARGET.parse()?)
+    Ok(otherwise.parse()?)
 }
 
 async fn overview(channel: Channel, output: Output) -> anyhow::Result<()> {
@@ -294,10 +303,10 @@ mod tests {
     async fn the_socket_is_asked_where_there_is_one() {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("groundplane.sock");
-        let target = nearest(&socket).unwrap();
+        let target = nearest(&socket, GATEWAY_TARGET).unwrap();
         assert!(matches!(target, Target::Tcp(_)), "{target}");
         let _listener = tokio::net::UnixListener::bind(&socket).unwrap();
-        let target = nearest(&socket).unwrap();
+        let target = nearest(&socket, GATEWAY_TARGET).unwrap();
         assert_eq!(target.to_string(), format!("unix:{}", socket.display()));
     }
 }

@@ -66,6 +66,7 @@ fn run(args: Args) -> anyhow::Result<ExitCode> {
             Command::Health(args) => roles::run(roles::Role::Health, args).await,
             Command::Instances(args) => roles::run(roles::Role::Instances, args).await,
             Command::Gateway(args) => roles::run(roles::Role::Gateway, args).await,
+            Command::Agent(args) => roles::run_agent(args).await,
         }?;
         Ok(ExitCode::SUCCESS)
     })

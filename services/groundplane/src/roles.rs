@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use groundplane_cloud::Cloud;
 use groundplane_core::{ErrorKind, Kinded as _};
 use groundplane_gateway::Channels;
+use groundplane_gateway::endpoint::{AgentConfig, start_agent};
 use groundplane_ipam::StartError;
 use groundplane_proto::FILE_DESCRIPTOR_SET;
 use groundplane_runtime::args::{AdminArgs, ListenArgs};
@@ -18,12 +19,15 @@ use groundplane_runtime::{Context, admin};
 use tonic::service::Routes;
 use tracing::{info, warn};
 
-use crate::args::ServeArgs;
+use crate::args::{AgentArgs, ServeArgs};
 use crate::config::Config;
 use crate::wiring::{Addresses, connect_with};
 
 /// Where `ctl` looks for a gateway, and where one listens, unless told otherwise.
 pub(crate) const GATEWAY_TARGET: &str = "http://127.0.0.1:9470";
+
+/// The same of an agent.
+pub(crate) const AGENT_TARGET: &str = "http://127.0.0.1:9476";
 
 /// What a process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +39,7 @@ pub(crate) enum Role {
     Health,
     Instances,
     Gateway,
+    Agent,
 }
 
 impl Role {
@@ -47,6 +52,7 @@ impl Role {
             Self::Health => "health",
             Self::Instances => "instances",
             Self::Gateway => "gateway",
+            Self::Agent => "agent",
         }
     }
 
@@ -64,12 +70,31 @@ impl Role {
             Self::Bgp => 9473,
             Self::Instances => 9474,
             Self::Health => 9475,
+            Self::Agent => 9476,
         }
     }
 }
 
+/// Runs an agent until it is asked to stop, or fails.
+pub(crate) async fn run_agent(args: AgentArgs) -> anyhow::Result<()> {
+    let AgentArgs { node, serve } = args;
+    let node = match node {
+        Some(node) => node,
+        None => std::fs::read_to_string("/proc/sys/kernel/hostname")
+            .context("the machine's name cannot be read; name the node with --node or GROUNDPLANE_NODE")?
+            .trim()
+            .to_lowercase(),
+    };
+    run_on(Role::Agent, serve, node).await
+}
+
 /// Runs the role until it is asked to stop, or fails.
 pub(crate) async fn run(role: Role, args: ServeArgs) -> anyhow::Result<()> {
+    run_on(role, args, String::new()).await
+}
+
+/// As [`run`], on the node of this name, which agents only need.
+async fn run_on(role: Role, args: ServeArgs, node: String) -> anyhow::Result<()> {
     let ServeArgs {
         config,
         kubeconfig,
@@ -91,6 +116,7 @@ pub(crate) async fn run(role: Role, args: ServeArgs) -> anyhow::Result<()> {
         role,
         addresses: addresses.or(&config.services),
         gateway: config.gateway(kubeconfig.as_deref()),
+        agent: config.agent(&node, kubeconfig.as_deref()),
         config,
         listen,
         tls,
@@ -114,6 +140,8 @@ struct Process {
     role: Role,
     addresses: Addresses,
     gateway: groundplane_gateway::Config,
+    /// `None`: no API endpoint is configured.
+    agent: Option<AgentConfig>,
     config: Config,
     listen: ListenArgs,
     tls: Option<ClientCredentials>,
@@ -143,6 +171,7 @@ impl Process {
             Role::Health => self.health().await?,
             Role::Instances => self.instances().await?,
             Role::Gateway => self.gateway(self.elsewhere()?).await?,
+            Role::Agent => self.agent().await?,
         };
         server.routes(routes).serve()?;
         Ok(shutdown::run(&self.context.tasks, signals).await?)
@@ -256,6 +285,20 @@ impl Process {
 
     async fn gateway(&self, services: Channels) -> anyhow::Result<Routes> {
         Ok(groundplane_gateway::start(self.gateway.clone(), services, &self.context).await?)
+    }
+
+    /// health, eip and the endpoint controller, which need nobody else: no lease, no ipam, and no API server to start with.
+    async fn agent(&self) -> anyhow::Result<Routes> {
+        let config = self.agent.clone().context(
+            "no API endpoint is configured that an agent could move; write `endpoint.tag` or `endpoint.address`, or run no agent",
+        )?;
+        let health = self.inside("health", self.health().await?).await?;
+        let eip = self.inside("eip", self.eip(None).await?).await?;
+        info!(
+            node = config.node,
+            "the API endpoint is watched, and moved when its holder dies"
+        );
+        Ok(start_agent(config, eip, health, &self.context).await?)
     }
 
     /// Tells an operator, once, what to expect of this configuration.

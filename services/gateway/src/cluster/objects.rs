@@ -91,6 +91,8 @@ pub(crate) trait Slim: DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'st
     const KIND: &'static str;
     /// `nodes`.
     const PLURAL: &'static str;
+    /// The API group; empty: the core's.
+    const GROUP: &'static str = "";
 
     /// Its name.
     fn key(&self) -> &Key;
@@ -143,7 +145,7 @@ impl<T: Slim> Resource for Seen<T> {
     }
 
     fn group((): &()) -> Cow<'_, str> {
-        "".into()
+        T::GROUP.into()
     }
 
     fn version((): &()) -> Cow<'_, str> {

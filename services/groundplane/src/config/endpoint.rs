@@ -1,13 +1,17 @@
 //! The section `endpoint`: which elastic IP is the API endpoint.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use groundplane_cloud::{DriverName, EndpointSelector};
-use groundplane_runtime::config::Problem;
+use groundplane_runtime::config::{HumanDuration, Problem};
 use serde::{Deserialize, Serialize};
 
 /// Where API servers listen unless told otherwise.
 const API_PORT: u16 = 6443;
+/// The external Service unless told otherwise.
+const SERVICE: &str = "kube-system/groundplane-kubernetes-external";
 
 /// Which elastic IP is the API endpoint, by tag or by address. With neither there is none, and none is moved.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -19,6 +23,18 @@ pub(crate) struct EndpointConfig {
     pub(crate) address: Option<IpAddr>,
     /// Where the API server listens on it.
     pub(crate) port: u16,
+    /// Where the API servers of the machines listen. Unless set, where the cluster says.
+    pub(crate) node_port: Option<u16>,
+    /// Labels of the nodes that could hold it (Kubernetes syntax). Empty: those of the control plane.
+    pub(crate) node_selector: String,
+    /// How often an agent reads who holds it, where nothing happens.
+    pub(crate) refresh: HumanDuration,
+    /// How much longer each agent waits after a verdict than the one before it.
+    pub(crate) rank_step: HumanDuration,
+    /// Where an agent keeps the last candidates, for a start without an API server. Unless set, nowhere.
+    pub(crate) candidates_file: Option<PathBuf>,
+    /// `namespace/name` of the external Service.
+    pub(crate) service: String,
 }
 
 impl Default for EndpointConfig {
@@ -27,6 +43,12 @@ impl Default for EndpointConfig {
             tag: String::new(),
             address: None,
             port: API_PORT,
+            node_port: None,
+            node_selector: String::new(),
+            refresh: Duration::from_secs(60).into(),
+            rank_step: Duration::from_millis(500).into(),
+            candidates_file: None,
+            service: SERVICE.to_owned(),
         }
     }
 }
@@ -39,6 +61,48 @@ impl EndpointConfig {
             ("", Some(address)) => Some(EndpointSelector::Address(address)),
             (tag, _) => Some(EndpointSelector::Tag(tag.to_owned())),
         }
+    }
+
+    /// The external Service, as namespace and name.
+    pub(crate) fn service(&self) -> Option<(String, String)> {
+        let (namespace, name) = self.service.split_once('/')?;
+        let named = !namespace.is_empty() && !name.is_empty() && !name.contains('/');
+        named.then(|| (namespace.to_owned(), name.to_owned()))
+    }
+
+    /// What is wrong with what agents are told.
+    fn agent_problems(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        if self.node_port == Some(0) {
+            problems.push(Problem::new(
+                "nodePort",
+                "0 is not a port",
+                "leave it out for what the cluster says",
+            ));
+        }
+        let second = Duration::from_secs(1);
+        if self.refresh.0 < second || self.refresh.0 > second * 3600 {
+            problems.push(Problem::new(
+                "refresh",
+                "less than a second, or more than an hour",
+                "write one such as `60s`",
+            ));
+        }
+        if self.rank_step.0 > second * 60 {
+            problems.push(Problem::new(
+                "rankStep",
+                "longer than a minute",
+                "write one such as `500ms`",
+            ));
+        }
+        if self.service().is_none() {
+            problems.push(Problem::new(
+                "service",
+                "not a namespace and a name",
+                format!("write `namespace/name`, such as `{SERVICE}`"),
+            ));
+        }
+        problems
     }
 
     /// What is wrong; paths from this section.
@@ -54,6 +118,7 @@ impl EndpointConfig {
         if self.port == 0 {
             problems.push(Problem::new("port", "0 is not a port", "leave it out for 6443"));
         }
+        problems.extend(self.agent_problems());
         if self.selector().is_none() && *self != Self::default() {
             problems.push(Problem::new(
                 "",

@@ -1,0 +1,157 @@
+//! The endpoint controller: the one part that acts without a lease, since the lease lives behind the endpoint that just died.
+//!
+//! ```text
+//! API server of this machine ──watch──► ClusterView ──┐
+//! file of the last candidates ────────────────────────┼──► run ◄──► decide (pure)
+//! health ──verdicts──► stream ────────────────────────┘     │
+//!                                                          └──► eip: read, move; events, metrics, ctl
+//! ```
+//!
+//! One agent runs on each machine of the control plane and decides by itself. That several act on the same failure is avoided by ranks
+//! ([`rank`]), and harmless where it happens anyway: a move names the assignment that it was decided on, and eip refuses it where that
+//! is there no more. Kubernetes is reached through the API server on the same machine: the in-cluster address leads to any of them,
+//! and, where the endpoint's own Service is what leads there, to the dead one. Nothing here waits for it: candidates are known from the
+//! file, and probes, reads and moves need no API server.
+
+mod candidate;
+mod cluster;
+mod decide;
+mod file;
+mod metrics;
+mod ports;
+mod rank;
+mod run;
+mod status;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use groundplane_runtime::Context;
+use groundplane_runtime::grpc::Channel;
+use tokio::sync::watch;
+use tonic::service::Routes;
+
+pub use candidate::{ApiServer, Candidate, ClusterView, Machine};
+pub use decide::{Failure, Holding, Observation, Order, Question, Record, Report, Why};
+pub use ports::{EndpointCloud, EndpointWatch, Reports, Witness};
+
+use crate::cluster::{ConnectError, connect};
+use decide::Settings;
+
+/// The full name of what we serve.
+const SERVICE: &str = "groundplane.gateway.v1.GatewayService";
+/// The component which says whether anybody could hold the endpoint.
+const COMPONENT: &str = "endpoint.candidates";
+
+/// What an agent is told.
+#[derive(Clone, Debug)]
+pub struct AgentConfig {
+    /// Name of the node that it runs on.
+    pub node: String,
+    /// The cluster, for eip.
+    pub cluster: String,
+    /// Of the API server on this machine. None: as KUBECONFIG says, else as the surroundings of the pod say.
+    pub kubeconfig: Option<PathBuf>,
+    /// The endpoint's address, where it is told by that.
+    pub address: Option<IpAddr>,
+    /// The endpoint's port.
+    pub port: u16,
+    /// Port of the machines' own API servers; `None`: as the cluster says.
+    pub node_port: Option<u16>,
+    /// Labels of the nodes that could hold it; empty: those of the control plane.
+    pub node_selector: String,
+    /// Only nodes whose name starts so. Empty: all.
+    pub node_prefix: String,
+    /// How often the endpoint is read where nothing happens.
+    pub refresh: Duration,
+    /// What each rank waits longer.
+    pub rank_step: Duration,
+    /// Where the last candidates are kept.
+    pub candidates_file: Option<PathBuf>,
+    /// The external Service, `namespace` and name, for events.
+    pub service: Option<(String, String)>,
+}
+
+impl AgentConfig {
+    fn settings(&self) -> Settings {
+        Settings {
+            node: self.node.clone(),
+            port: self.port,
+            step: self.rank_step,
+            refresh: self.refresh,
+        }
+    }
+}
+
+/// What an agent works with.
+#[derive(Clone)]
+pub struct AgentPorts {
+    /// Reads and moves the endpoint.
+    pub eip: Arc<dyn EndpointCloud>,
+    /// Watches it.
+    pub health: Arc<dyn EndpointWatch>,
+    /// The cluster; `None` until it has answered.
+    pub cluster: watch::Receiver<Option<ClusterView>>,
+    /// Told of moves.
+    pub witness: Arc<dyn Witness>,
+}
+
+impl std::fmt::Debug for AgentPorts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AgentPorts")
+            .field("cluster", &self.cluster)
+            .finish_non_exhaustive()
+    }
+}
+
+impl AgentPorts {
+    /// The services behind these channels, for a cluster that is `cluster` by name to eip.
+    pub fn over(
+        eip: Channel,
+        health: Channel,
+        cluster: String,
+        view: watch::Receiver<Option<ClusterView>>,
+        witness: Arc<dyn Witness>,
+    ) -> Self {
+        Self {
+            eip: Arc::new(ports::EipOverGrpc::new(eip, cluster)),
+            health: Arc::new(ports::HealthOverGrpc::new(health)),
+            cluster: view,
+            witness,
+        }
+    }
+}
+
+/// Starts an agent, and returns what it serves. Waits for nothing: neither an API server nor a cloud.
+///
+/// # Errors
+/// There is no way to the Kubernetes API.
+pub async fn start_agent(
+    config: AgentConfig,
+    eip: Channel,
+    health: Channel,
+    context: &Context,
+) -> Result<Routes, ConnectError> {
+    let (client, _) = connect(config.kubeconfig.as_deref()).await?;
+    let view = cluster::watch_cluster(&client, &config.node_selector, &config.node_prefix, context);
+    let witness = Arc::new(cluster::Events {
+        client,
+        node: config.node.clone(),
+        service: config.service.clone(),
+        clock: Arc::clone(&context.clock),
+        tasks: context.tasks.clone(),
+    });
+    let ports = AgentPorts::over(eip, health, config.cluster.clone(), view, witness);
+    Ok(start_agent_with(config, ports, context))
+}
+
+/// As [`start_agent`], with ports of the caller's own: for simulations.
+pub fn start_agent_with(config: AgentConfig, ports: AgentPorts, context: &Context) -> Routes {
+    let agent = run::Agent::new(config, ports, context);
+    let status = agent.status();
+    context.health.serves(SERVICE, &[COMPONENT]);
+    context.tasks.spawn("endpoint agent", agent.run());
+    status::routes(status)
+}

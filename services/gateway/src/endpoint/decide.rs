@@ -1,0 +1,641 @@
+//! What one agent does next, given what it was told so far. Pure: time is an argument, and what is to be done is a value.
+//!
+//! ```text
+//!             verdict                  rank × step is over              it is as it was
+//!   Idle ───────────────► Waiting ───────────────────────► Reading ───────────────────────► Moving ──┬─ done, ABORTED: read ──► Idle
+//!    ▲                      │  ▲                              │                                       │
+//!    └─ withdrawn, cut off ─┘  └───────── no answer: soon ────┴──────── no answer: soon ◄─────────────┘
+//! ```
+//!
+//! Invariants, each after every step: nothing is moved but by a verdict that stands, told by a stream that is live, about the assignment
+//! that was read last, after the wait was over; never while the holder was seen ready and is to stay, and never to a machine that was
+//! seen not to be; nothing while several machines hold the endpoint. One call at a time.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use super::candidate::{self, Candidate};
+use super::rank::rank;
+
+/// First pause after a call without an answer. It doubles each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// Longest pause while a verdict stands: nobody may hold the endpoint.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// The endpoint, as the cloud has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// Its address.
+    pub address: IpAddr,
+    /// Provider id of the machine that holds it, and the id of the assignment; `None`: nobody.
+    pub held: Option<(String, String)>,
+    /// Provider ids of further holders. There should be none.
+    pub others: Vec<String>,
+}
+
+/// Why the endpoint should move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It misses its probes.
+    Dead,
+    /// Nobody holds it.
+    Unheld,
+    /// Its holder is to be left while it works.
+    Leaving,
+}
+
+/// What the last probe of an address said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Observation {
+    /// Node; empty: the endpoint itself.
+    pub node: String,
+    /// Did it answer?
+    pub ready: bool,
+    /// Misses in a row.
+    pub misses: u32,
+    /// What went wrong.
+    pub detail: String,
+    /// How long ago, when it was told.
+    pub age: Duration,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// What `health` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The node that should hold the endpoint.
+    pub move_to: Option<String>,
+    /// Why.
+    pub why: Option<Why>,
+    /// For people.
+    pub reason: String,
+    /// From the last answer to the verdict.
+    pub detected_after: Duration,
+    /// The request that this is about.
+    pub revision: u64,
+    /// Number of the verdict.
+    pub verdict: u64,
+    /// What was seen.
+    pub observations: Vec<Observation>,
+}
+
+/// What `health` is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// The endpoint.
+    pub endpoint: SocketAddr,
+    /// Node that holds it.
+    pub holder: Option<String>,
+    /// It is held by no candidate.
+    pub holder_unknown: bool,
+    /// Who could.
+    pub candidates: Vec<Candidate>,
+    /// Number of this request.
+    pub revision: u64,
+}
+
+/// A call that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// A race was lost: read again, judge again.
+    Changed(String),
+    /// No answer, or a promise of one later: it may or may not have happened.
+    Unanswered(String),
+    /// It will not be, until something changes.
+    Refused(String),
+}
+
+impl Failure {
+    /// In words.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Changed(text) | Self::Unanswered(text) | Self::Refused(text) => text,
+        }
+    }
+}
+
+/// A move to make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// The endpoint.
+    pub address: IpAddr,
+    /// Provider id of the machine that shall hold it.
+    pub to: String,
+    /// The assignment that this was decided on.
+    pub assignment: Option<String>,
+}
+
+/// A move that was made or tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Node, or provider id, that held it; empty: nobody.
+    pub from: String,
+    /// Node that was to hold it.
+    pub to: String,
+    /// Why.
+    pub reason: String,
+    /// `moved`, `lost the race`, or what went wrong.
+    pub outcome: String,
+    /// Did it?
+    pub moved: bool,
+    /// From the endpoint's last answer to the verdict.
+    pub detection: Duration,
+    /// From the verdict until now.
+    pub took: Duration,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// Ask `health` this from now on.
+    Ask(Question),
+    /// Read the endpoint.
+    Read,
+    /// Move it.
+    Move(Order),
+    /// Keep the candidates for a start without an API server.
+    Remember,
+    /// Tell of a move.
+    Tell(Record),
+    /// A verdict was given.
+    Judged,
+}
+
+/// What an agent is told.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    /// Name of its node.
+    pub(super) node: String,
+    /// Port of the endpoint.
+    pub(super) port: u16,
+    /// What each rank waits longer.
+    pub(super) step: Duration,
+    /// Between two reads where nothing happens.
+    pub(super) refresh: Duration,
+}
+
+/// A verdict that is acted on.
+#[derive(Clone, Debug)]
+struct Verdict {
+    number: u64,
+    to: Candidate,
+    why: Option<Why>,
+    reason: String,
+    detected_after: Duration,
+    at: Instant,
+    from: String,
+    /// The assignment that it is about.
+    about: Option<String>,
+    failures: u32,
+    /// A move was sent that ended without an answer: nobody may hold the endpoint, because of us.
+    open: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Phase {
+    Idle,
+    Waiting(Instant, Verdict),
+    /// A read is on its way that began after the wait.
+    Reading(Verdict),
+    Moving(Verdict),
+}
+
+/// One agent's decisions.
+#[derive(Debug)]
+pub(super) struct Decider {
+    settings: Settings,
+    candidates: Vec<Candidate>,
+    holding: Option<Holding>,
+    /// The address, before it was ever read.
+    address: Option<IpAddr>,
+    revision: u64,
+    /// Of the request that told of the holder that is now.
+    holder_revision: u64,
+    asked: Option<Question>,
+    live: bool,
+    /// The number of the last verdict of this stream that was taken up.
+    taken: Option<u64>,
+    report: Option<Report>,
+    phase: Phase,
+    /// A read is on its way.
+    reading: bool,
+    /// Another one is wanted after it.
+    again: bool,
+    missing: bool,
+    failures: u32,
+    next_read: Instant,
+    problem: Option<String>,
+}
+
+impl Decider {
+    /// Knows nothing yet, but maybe the endpoint's address.
+    pub(super) fn new(settings: Settings, address: Option<IpAddr>, now: Instant) -> Self {
+        Self {
+            settings,
+            candidates: Vec::new(),
+            holding: None,
+            address,
+            revision: 0,
+            holder_revision: 0,
+            asked: None,
+            live: false,
+            taken: None,
+            report: None,
+            phase: Phase::Idle,
+            reading: false,
+            again: false,
+            missing: false,
+            failures: 0,
+            next_read: now,
+            problem: None,
+        }
+    }
+
+    /// The endpoint's address, where it is known.
+    pub(super) fn address(&self) -> Option<IpAddr> {
+        self.holding
+            .as_ref()
+            .map(|holding| holding.address)
+            .or(self.address)
+    }
+
+    /// The candidates, by name.
+    pub(super) fn candidates(&self) -> &[Candidate] {
+        &self.candidates
+    }
+
+    /// The endpoint, as it was read last.
+    pub(super) fn holding(&self) -> Option<&Holding> {
+        self.holding.as_ref()
+    }
+
+    /// What `health` said last, while the stream is live.
+    pub(super) fn report(&self) -> Option<&Report> {
+        self.report.as_ref()
+    }
+
+    /// What is wrong, for people.
+    pub(super) fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+
+    /// The candidate that holds the endpoint.
+    pub(super) fn holder(&self) -> Option<&Candidate> {
+        let (id, _) = self.holding.as_ref()?.held.as_ref()?;
+        candidate::holder(&self.candidates, id)
+    }
+
+    /// The rank of the agent on this node.
+    pub(super) fn rank(&self, node: &str) -> Option<u32> {
+        let names = self.candidates.iter().map(|candidate| candidate.node.as_str());
+        let holder = self.holder().map(|candidate| candidate.node.as_str());
+        Some(rank(self.address()?, names, holder, node))
+    }
+
+    /// When [`Decider::tick`] has something to do.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let wait = match &self.phase {
+            Phase::Waiting(until, _) => Some(*until),
+            _ => None,
+        };
+        let read = (!self.reading && !matches!(self.phase, Phase::Moving(_))).then_some(self.next_read);
+        wait.into_iter().chain(read).min()
+    }
+
+    /// Other candidates. A holder that is among them no more is on its way out, and stays one for as long as it holds the endpoint. That
+    /// nobody is a candidate is not believed: at least one API server has just said so.
+    pub(super) fn set_candidates(&mut self, mut fresh: Vec<Candidate>) -> Vec<Effect> {
+        if fresh.is_empty() && !self.candidates.is_empty() {
+            return Vec::new();
+        }
+        if let Some(holder) = self.holder()
+            && candidate::holder(&fresh, &holder.provider_id).is_none()
+            && fresh.iter().all(|candidate| candidate.node != holder.node)
+        {
+            fresh.push(Candidate {
+                deleting: true,
+                ..holder.clone()
+            });
+        }
+        fresh.sort_by(|one, other| one.node.cmp(&other.node));
+        if fresh == self.candidates {
+            return Vec::new();
+        }
+        self.candidates = fresh;
+        let mut effects = vec![Effect::Remember];
+        effects.extend(self.ask());
+        effects
+    }
+
+    /// The stream to `health` is there, or is not.
+    pub(super) fn stream(&mut self, live: bool) {
+        self.live = live;
+        self.taken = None;
+        if !live {
+            self.report = None;
+            self.stand_down();
+        }
+    }
+
+    /// `health` said something.
+    pub(super) fn hear(&mut self, report: Report, now: Instant) -> Vec<Effect> {
+        if !self.live {
+            return Vec::new();
+        }
+        let mut effects = Vec::new();
+        let holder = self.holder().map(|holder| holder.node.clone());
+        let missing = report
+            .observations
+            .iter()
+            .any(|seen| seen.misses > 0 && (seen.node.is_empty() || Some(&seen.node) == holder.as_ref()));
+        if missing && !self.missing && matches!(self.phase, Phase::Idle) {
+            effects.extend(self.read());
+        }
+        self.missing = missing;
+        let number = report.verdict;
+        let current = report.revision >= self.holder_revision;
+        self.report = Some(report);
+        if !current {
+            // Said before it heard who holds the endpoint now.
+            self.stand_down();
+            return effects;
+        }
+        if self.target().is_none() {
+            self.stand_down();
+        } else if self.taken != Some(number) && !matches!(self.phase, Phase::Moving(_)) {
+            self.taken = Some(number);
+            effects.extend(self.take(number, now));
+        }
+        effects
+    }
+
+    /// Who should hold the endpoint by what was said last.
+    fn target(&self) -> Option<&Candidate> {
+        let node = self.report.as_ref()?.move_to.as_deref()?;
+        self.candidates.iter().find(|candidate| candidate.node == node)
+    }
+
+    fn take(&mut self, number: u64, now: Instant) -> Vec<Effect> {
+        let (Some(report), Some(to)) = (self.report.clone(), self.target().cloned()) else {
+            return Vec::new();
+        };
+        let rank = self.rank(&self.settings.node).unwrap_or_default();
+        let held = self.holding.as_ref().and_then(|holding| holding.held.clone());
+        let from = self.holder().map_or_else(
+            || {
+                held.as_ref()
+                    .map(|(machine, _)| machine.clone())
+                    .unwrap_or_default()
+            },
+            |holder| holder.node.clone(),
+        );
+        let verdict = Verdict {
+            number,
+            to,
+            why: report.why,
+            reason: report.reason,
+            detected_after: report.detected_after,
+            at: now,
+            from,
+            about: held.map(|(_, assignment)| assignment),
+            failures: 0,
+            open: false,
+        };
+        self.phase = Phase::Waiting(now + self.settings.step.saturating_mul(rank), verdict);
+        let mut effects = vec![Effect::Judged];
+        effects.extend(self.tick(now));
+        effects
+    }
+
+    /// Nothing is to be done any more; what is on its way is waited for.
+    fn stand_down(&mut self) {
+        if matches!(self.phase, Phase::Moving(_)) {
+            return;
+        }
+        if let Phase::Waiting(_, verdict) | Phase::Reading(verdict) = &self.phase
+            && verdict.open
+        {
+            // Nobody may hold the endpoint, because of us: `health` has to hear of it now.
+            self.next_read = verdict.at;
+        }
+        self.phase = Phase::Idle;
+    }
+
+    /// Time has passed.
+    pub(super) fn tick(&mut self, now: Instant) -> Vec<Effect> {
+        match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Waiting(until, verdict) if until <= now => {
+                self.phase = Phase::Reading(verdict);
+                return self.read();
+            }
+            phase => self.phase = phase,
+        }
+        if !self.reading && self.next_read <= now && !matches!(self.phase, Phase::Moving(_)) {
+            return self.read();
+        }
+        Vec::new()
+    }
+
+    fn read(&mut self) -> Vec<Effect> {
+        if self.reading {
+            // Its answer may be older than the question.
+            self.again = true;
+            return Vec::new();
+        }
+        self.reading = true;
+        vec![Effect::Read]
+    }
+
+    /// A read ended.
+    pub(super) fn was_read(&mut self, answer: Result<Holding, Failure>, now: Instant) -> Vec<Effect> {
+        self.reading = false;
+        if std::mem::take(&mut self.again) {
+            return self.read();
+        }
+        match answer {
+            Ok(holding) => {
+                self.failures = 0;
+                self.next_read = now + self.settings.refresh;
+                self.problem = problem_of(&holding);
+                let mut effects = self.learn(holding);
+                effects.extend(self.act());
+                effects
+            }
+            Err(failure) => {
+                self.problem = Some(format!("the endpoint cannot be read: {}", failure.text()));
+                let pause = pause(self.failures);
+                self.failures = self.failures.saturating_add(1);
+                match (failure, std::mem::replace(&mut self.phase, Phase::Idle)) {
+                    (Failure::Refused(_), _) => self.next_read = now + self.settings.refresh,
+                    (_, Phase::Reading(verdict)) => {
+                        self.next_read = now + self.settings.refresh;
+                        self.phase = Phase::Waiting(now + pause, verdict);
+                    }
+                    (_, phase) => {
+                        self.phase = phase;
+                        self.next_read = now + pause.saturating_mul(5).min(self.settings.refresh);
+                    }
+                }
+                Vec::new()
+            }
+        }
+    }
+
+    /// Takes note of who holds the endpoint.
+    fn learn(&mut self, holding: Holding) -> Vec<Effect> {
+        let changed = self.holding.as_ref() != Some(&holding);
+        let moved = self.holding.as_ref().map(|known| known.address) != Some(holding.address);
+        self.holding = Some(holding);
+        if !changed {
+            return Vec::new();
+        }
+        let mut effects = if moved { vec![Effect::Remember] } else { Vec::new() };
+        // The machine of a node that is gone was a candidate for as long as it held the endpoint only; the next look at the cluster
+        // leaves it out.
+        effects.extend(self.ask());
+        self.holder_revision = self.revision;
+        effects
+    }
+
+    fn ask(&mut self) -> Option<Effect> {
+        let holding = self.holding.as_ref();
+        let held = holding.is_some_and(|holding| holding.held.is_some());
+        let endpoint = SocketAddr::new(self.address()?, self.settings.port);
+        let holder = self.holder().map(|holder| holder.node.clone());
+        let question = Question {
+            endpoint,
+            // Before the first answer of the cloud, somebody holds it, and who is not known.
+            holder_unknown: holder.is_none() && (held || holding.is_none()),
+            holder,
+            candidates: self.candidates.clone(),
+            revision: self.revision,
+        };
+        if self.candidates.is_empty() || self.asked.as_ref() == Some(&question) {
+            return None;
+        }
+        self.revision += 1;
+        let question = Question {
+            revision: self.revision,
+            ..question
+        };
+        self.asked = Some(question.clone());
+        Some(Effect::Ask(question))
+    }
+
+    /// The endpoint was read after the wait: move it, where all is as it was.
+    fn act(&mut self) -> Vec<Effect> {
+        let mut verdict = match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Reading(verdict) => verdict,
+            phase => {
+                self.phase = phase;
+                return Vec::new();
+            }
+        };
+        let Some(holding) = self.holding.clone().filter(|holding| holding.others.is_empty()) else {
+            return Vec::new();
+        };
+        let assignment = holding.held.map(|(_, assignment)| assignment);
+        if assignment != verdict.about {
+            // Where a move of ours has taken it away, and nobody has it, it is still for us to give.
+            if !(verdict.open && assignment.is_none()) {
+                return Vec::new();
+            }
+            verdict.about = None;
+        } else if !self.stands(&verdict) {
+            return Vec::new();
+        }
+        if self
+            .candidates
+            .iter()
+            .all(|known| *known != verdict.to || known.deleting)
+            || !self.live
+        {
+            return Vec::new();
+        }
+        let order = Order {
+            address: holding.address,
+            to: verdict.to.provider_id.clone(),
+            assignment: verdict.about.clone(),
+        };
+        self.phase = Phase::Moving(verdict);
+        vec![Effect::Move(order)]
+    }
+
+    /// Is the verdict still what is said, and does nothing that was seen speak against it?
+    fn stands(&self, verdict: &Verdict) -> bool {
+        let Some(report) = self.report.as_ref().filter(|_| self.live) else {
+            return false;
+        };
+        let seen = |node: &str| report.observations.iter().find(|seen| seen.node == node);
+        let holder = self.holder().and_then(|holder| seen(&holder.node));
+        report.verdict == verdict.number
+            && report.revision >= self.holder_revision
+            && report.move_to.as_deref() == Some(verdict.to.node.as_str())
+            && seen(&verdict.to.node).is_none_or(|seen| seen.ready)
+            && (verdict.why != Some(Why::Dead) || !holder.is_some_and(|seen| seen.ready))
+    }
+
+    /// A move ended.
+    pub(super) fn was_moved(&mut self, outcome: Result<(), Failure>, now: Instant) -> Vec<Effect> {
+        let mut verdict = match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Moving(verdict) => verdict,
+            phase => {
+                self.phase = phase;
+                return Vec::new();
+            }
+        };
+        let record = Record {
+            from: verdict.from.clone(),
+            to: verdict.to.node.clone(),
+            reason: verdict.reason.clone(),
+            outcome: match &outcome {
+                Ok(()) => "moved".to_owned(),
+                Err(Failure::Changed(_)) => "lost the race".to_owned(),
+                Err(failure) => failure.text().to_owned(),
+            },
+            moved: outcome.is_ok(),
+            detection: verdict.detected_after,
+            took: now.saturating_duration_since(verdict.at),
+        };
+        let first = verdict.failures == 0;
+        match outcome {
+            Err(Failure::Unanswered(_)) => {
+                let wait = pause(verdict.failures);
+                verdict.failures = verdict.failures.saturating_add(1);
+                verdict.open = true;
+                self.phase = Phase::Waiting(now + wait, verdict);
+                if first {
+                    vec![Effect::Tell(record)]
+                } else {
+                    Vec::new()
+                }
+            }
+            _ => {
+                let mut effects = vec![Effect::Tell(record)];
+                effects.extend(self.read());
+                effects
+            }
+        }
+    }
+}
+
+fn pause(failures: u32) -> Duration {
+    FIRST_PAUSE
+        .saturating_mul(2_u32.saturating_pow(failures))
+        .min(LONGEST_PAUSE)
+}
+
+fn problem_of(holding: &Holding) -> Option<String> {
+    let (first, _) = holding.held.as_ref()?;
+    if holding.others.is_empty() {
+        return None;
+    }
+    Some(format!(
+        "several machines hold the endpoint ({first}, {}); nothing is moved until all but one are taken away",
+        holding.others.join(", ")
+    ))
+}
+
+#[cfg(test)]
+mod tests;

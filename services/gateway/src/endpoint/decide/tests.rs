@@ -1,0 +1,452 @@
+use super::*;
+
+const STEP: Duration = Duration::from_millis(500);
+
+fn candidate(node: &str) -> Candidate {
+    Candidate {
+        node: node.to_owned(),
+        provider_id: format!("cloud://{node}"),
+        address: "10.0.0.1:6443".parse().unwrap(),
+        cordoned: false,
+        deleting: false,
+    }
+}
+
+fn held(by: &str, assignment: &str) -> Holding {
+    Holding {
+        address: "192.0.2.1".parse().unwrap(),
+        held: Some((format!("cloud://{by}"), assignment.to_owned())),
+        others: Vec::new(),
+    }
+}
+
+fn nobody() -> Holding {
+    Holding {
+        held: None,
+        ..held("", "")
+    }
+}
+
+fn saw(node: &str, ready: bool) -> Observation {
+    Observation {
+        node: node.to_owned(),
+        ready,
+        misses: u32::from(!ready) * 3,
+        detail: String::new(),
+        age: Duration::ZERO,
+        took: Duration::ZERO,
+    }
+}
+
+fn dead(decider: &Decider, verdict: u64, to: &str) -> Report {
+    Report {
+        move_to: Some(to.to_owned()),
+        why: Some(Why::Dead),
+        reason: "timed out".to_owned(),
+        detected_after: Duration::from_secs(2),
+        revision: decider.revision,
+        verdict,
+        observations: vec![saw("", false), saw("a", false), saw("b", true), saw("c", true)],
+    }
+}
+
+fn well(decider: &Decider) -> Report {
+    Report {
+        move_to: None,
+        why: None,
+        observations: vec![saw("", true), saw("a", true), saw("b", true)],
+        ..dead(decider, 0, "")
+    }
+}
+
+fn settings(node: &str) -> Settings {
+    Settings {
+        node: node.to_owned(),
+        port: 6443,
+        step: STEP,
+        refresh: Duration::from_secs(60),
+    }
+}
+
+/// An agent of rank 0, on a cluster of three, whose endpoint `a` holds.
+fn agent(now: Instant) -> Decider {
+    let names = ["b", "c"];
+    let quickest = names
+        .into_iter()
+        .find(|node| {
+            rank(
+                "192.0.2.1".parse().unwrap(),
+                ["a", "b", "c"].into_iter(),
+                Some("a"),
+                node,
+            ) == 0
+        })
+        .unwrap();
+    agent_on(quickest, now)
+}
+
+fn agent_on(node: &str, now: Instant) -> Decider {
+    let mut decider = Decider::new(settings(node), None, now);
+    assert_eq!(decider.tick(now), [Effect::Read]);
+    decider.was_read(Ok(held("a", "1")), now);
+    let effects = decider.set_candidates(["a", "b", "c"].map(candidate).to_vec());
+    assert!(matches!(
+        &effects[..],
+        [Effect::Remember, Effect::Ask(question)] if question.holder.as_deref() == Some("a") && !question.holder_unknown
+    ));
+    decider.stream(true);
+    decider.hear(well(&decider), now);
+    decider
+}
+
+fn order(to: &str, assignment: Option<&str>) -> Effect {
+    Effect::Move(Order {
+        address: "192.0.2.1".parse().unwrap(),
+        to: format!("cloud://{to}"),
+        assignment: assignment.map(str::to_owned),
+    })
+}
+
+/// A dead holder: the verdict, a fresh read, the move, and a read after it.
+#[test]
+fn a_verdict_leads_to_one_move_of_what_was_read() {
+    let now = Instant::now();
+    let mut decider = agent(now);
+    let effects = decider.hear(dead(&decider, 1, "b"), now);
+    assert_eq!(
+        effects,
+        [Effect::Read, Effect::Judged],
+        "the read for the first miss is on its way"
+    );
+    assert_eq!(
+        decider.was_read(Ok(held("a", "1")), now),
+        [Effect::Read],
+        "it began before the wait was over"
+    );
+    assert_eq!(decider.was_read(Ok(held("a", "1")), now), [order("b", Some("1"))]);
+    assert_eq!(
+        decider.hear(dead(&decider, 1, "b"), now),
+        [],
+        "said again, and in work"
+    );
+    let effects = decider.was_moved(Ok(()), now + STEP);
+    assert!(matches!(&effects[..], [Effect::Tell(record), Effect::Read]
+        if record.moved && record.from == "a" && record.to == "b" && record.took == STEP));
+    let effects = decider.was_read(Ok(held("b", "2")), now);
+    assert!(matches!(&effects[..], [Effect::Ask(question)] if question.holder.as_deref() == Some("b")));
+    assert_eq!(
+        decider.hear(dead(&agent(now), 1, "b"), now),
+        [],
+        "said before it heard of the move"
+    );
+}
+
+/// An agent waits for those before it, and does nothing once one of them has moved it.
+#[test]
+fn a_rank_waits_and_sees_what_the_one_before_it_did() {
+    let now = Instant::now();
+    let node = if agent(now).settings.node == "b" { "c" } else { "b" };
+    let mut decider = agent_on(node, now);
+    decider.hear(dead(&decider, 1, "b"), now);
+    decider.was_read(Ok(held("a", "1")), now);
+    assert_eq!(decider.tick(now + STEP / 2), []);
+    assert_eq!(decider.tick(now + STEP), [Effect::Read]);
+    let effects = decider.was_read(Ok(held("b", "2")), now + STEP);
+    assert!(matches!(&effects[..], [Effect::Ask(_)]), "{effects:?}");
+    assert_eq!(decider.tick(now + STEP * 2), []);
+}
+
+#[test]
+fn a_verdict_that_was_withdrawn_or_came_by_a_stream_that_is_cut_moves_nothing() {
+    let now = Instant::now();
+    for cut in [false, true] {
+        let mut decider = agent(now);
+        decider.hear(dead(&decider, 1, "b"), now);
+        if cut {
+            decider.stream(false);
+        } else {
+            decider.hear(well(&decider), now);
+        }
+        decider.was_read(Ok(held("a", "1")), now);
+        assert_eq!(decider.was_read(Ok(held("a", "1")), now), []);
+        assert_eq!(decider.tick(now + STEP), []);
+    }
+}
+
+/// E78: nothing is moved while several hold it, and it is told.
+#[test]
+fn several_holders_are_a_problem_for_people() {
+    let now = Instant::now();
+    let mut decider = agent(now);
+    decider.hear(dead(&decider, 1, "b"), now);
+    let several = Holding {
+        others: vec!["cloud://c".to_owned()],
+        ..held("a", "1")
+    };
+    decider.was_read(Ok(several.clone()), now);
+    assert!(
+        decider
+            .was_read(Ok(several), now)
+            .iter()
+            .all(|effect| !matches!(effect, Effect::Move(_)))
+    );
+    assert!(decider.problem().unwrap().contains("several machines"));
+}
+
+/// E79: a tag that is missing is told, and asked for again only after a while; it heals by itself.
+#[test]
+fn an_endpoint_that_cannot_be_read_is_a_problem_that_passes() {
+    let now = Instant::now();
+    let mut decider = Decider::new(settings("b"), None, now);
+    decider.tick(now);
+    assert_eq!(
+        decider.was_read(Err(Failure::Refused("no such tag".to_owned())), now),
+        []
+    );
+    assert!(decider.problem().unwrap().contains("no such tag"));
+    assert_eq!(decider.tick(now + Duration::from_secs(59)), []);
+    assert_eq!(decider.tick(now + Duration::from_secs(60)), [Effect::Read]);
+    decider.was_read(Ok(held("a", "1")), now);
+    assert_eq!(decider.problem(), None);
+}
+
+/// E67: nobody holds it: it is given away on what was read.
+#[test]
+fn an_endpoint_that_nobody_holds_is_given_away() {
+    let now = Instant::now();
+    let mut decider = agent(now);
+    // The order is another one where nobody holds it.
+    decider.settings.step = Duration::ZERO;
+    decider.next_read = now;
+    decider.tick(now);
+    decider.was_read(Ok(nobody()), now);
+    let report = Report {
+        why: Some(Why::Unheld),
+        ..dead(&decider, 2, "c")
+    };
+    decider.hear(report, now);
+    decider.was_read(Ok(nobody()), now);
+    let effects = decider.was_read(Ok(nobody()), now);
+    assert_eq!(effects, [order("c", None)]);
+}
+
+/// A move that ended without an answer may have taken the endpoint away: it goes on at once, by us.
+#[test]
+fn a_gap_that_we_may_have_made_is_closed_by_us() {
+    let now = Instant::now();
+    let mut decider = agent(now);
+    decider.hear(dead(&decider, 1, "b"), now);
+    decider.was_read(Ok(held("a", "1")), now);
+    decider.was_read(Ok(held("a", "1")), now);
+    let effects = decider.was_moved(Err(Failure::Unanswered("500".to_owned())), now);
+    assert!(matches!(&effects[..], [Effect::Tell(record)] if !record.moved));
+    let soon = decider.deadline().unwrap();
+    assert_eq!(soon, now + FIRST_PAUSE);
+    assert_eq!(decider.tick(soon), [Effect::Read]);
+    let effects = decider.was_read(Ok(nobody()), soon);
+    assert_eq!(effects.last(), Some(&order("b", None)));
+}
+
+/// A lost race: read, and nothing more until there is another verdict.
+#[test]
+fn after_a_lost_race_the_next_verdict_is_waited_for() {
+    let now = Instant::now();
+    let mut decider = agent(now);
+    decider.hear(dead(&decider, 1, "b"), now);
+    decider.was_read(Ok(held("a", "1")), now);
+    decider.was_read(Ok(held("a", "1")), now);
+    let effects = decider.was_moved(Err(Failure::Changed("it is not there".to_owned())), now);
+    assert!(
+        matches!(&effects[..], [Effect::Tell(record), Effect::Read] if record.outcome == "lost the race")
+    );
+    assert_eq!(decider.was_read(Ok(held("a", "1")), now), []);
+    assert_eq!(decider.hear(dead(&decider, 1, "b"), now), []);
+    let effects = decider.hear(dead(&decider, 2, "b"), now);
+    assert!(effects.contains(&Effect::Judged), "{effects:?}");
+}
+
+/// E71, E84: a holder whose node is gone is on its way out, for as long as it holds the endpoint. E68: another's changes nothing.
+#[test]
+fn the_machine_of_a_node_that_is_gone_is_left() {
+    let now = Instant::now();
+    let mut decider = agent(now);
+    let effects = decider.set_candidates(["a", "b"].map(candidate).to_vec());
+    assert!(matches!(&effects[..], [Effect::Remember, Effect::Ask(question)]
+        if question.candidates.iter().all(|candidate| !candidate.deleting)));
+    decider.set_candidates(vec![candidate("b"), candidate("c")]);
+    let gone = decider
+        .candidates()
+        .iter()
+        .find(|candidate| candidate.node == "a");
+    assert!(gone.unwrap().deleting);
+    decider.next_read = now;
+    decider.tick(now);
+    decider.was_read(Ok(held("b", "2")), now);
+    decider.set_candidates(vec![candidate("b"), candidate("c")]);
+    assert_eq!(decider.candidates().len(), 2);
+    assert_eq!(
+        decider.set_candidates(Vec::new()),
+        [],
+        "nobody at all is not believed"
+    );
+    assert_eq!(decider.candidates().len(), 2);
+}
+
+/// A world in which everything may happen in any order, with what must never happen.
+struct World {
+    random: fastrand::Rng,
+    now: Instant,
+    decider: Decider,
+    reading: bool,
+    /// What was read last by a read that began after the last order.
+    read: Option<Holding>,
+    moving: bool,
+    live: bool,
+    standing: Option<Report>,
+    cloud: Holding,
+    assignments: u32,
+    verdict: u64,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let now = Instant::now();
+        Self {
+            random: fastrand::Rng::with_seed(seed),
+            now,
+            decider: Decider::new(settings("b"), None, now),
+            reading: false,
+            read: None,
+            moving: false,
+            live: false,
+            standing: None,
+            cloud: held("a", "0"),
+            assignments: 0,
+            verdict: 0,
+        }
+    }
+
+    fn check(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Read => {
+                    assert!(!self.reading && !self.moving, "one call at a time");
+                    self.reading = true;
+                }
+                Effect::Move(order) => {
+                    assert!(!self.reading && !self.moving, "one call at a time");
+                    assert!(self.live, "moved though nobody says so");
+                    let read = self.read.clone().expect("moved without a look");
+                    assert_eq!(order.assignment, read.held.map(|(_, assignment)| assignment));
+                    assert_eq!(read.others, Vec::<String>::new(), "several hold it");
+                    if let Some(report) = &self.standing {
+                        let to = report.move_to.as_ref();
+                        let open = read_is_open(&self.cloud);
+                        assert!(to.is_some_and(|to| order.to == format!("cloud://{to}")) || open);
+                    }
+                    self.moving = true;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn step(&mut self) {
+        self.now += Duration::from_millis(self.random.u64(0..400));
+        let now = self.now;
+        let effects = match self.random.u32(0..10) {
+            0 => {
+                self.live = self.random.bool();
+                self.standing = None;
+                self.decider.stream(self.live);
+                Vec::new()
+            }
+            1 | 2 => self.report(),
+            3 | 4 if self.reading => {
+                self.reading = false;
+                let answer = match self.random.u32(0..6) {
+                    0 => Err(Failure::Unanswered("away".to_owned())),
+                    1 => Err(Failure::Refused("no".to_owned())),
+                    _ => Ok(self.cloud.clone()),
+                };
+                self.read = answer.clone().ok();
+                self.decider.was_read(answer, now)
+            }
+            5 if self.moving => {
+                self.moving = false;
+                self.read = None;
+                let outcome = match self.random.u32(0..4) {
+                    0 => Err(Failure::Changed("lost".to_owned())),
+                    1 => {
+                        self.cloud.held = None;
+                        Err(Failure::Unanswered("away".to_owned()))
+                    }
+                    2 => Err(Failure::Refused("no".to_owned())),
+                    _ => {
+                        self.assign();
+                        Ok(())
+                    }
+                };
+                self.decider.was_moved(outcome, now)
+            }
+            6 => {
+                let mut some: Vec<Candidate> = ["a", "b", "c"].map(candidate).to_vec();
+                some.retain(|_| self.random.u32(0..5) > 0);
+                self.decider.set_candidates(some)
+            }
+            7 => {
+                match self.random.u32(0..4) {
+                    0 => self.cloud.held = None,
+                    1 => self.cloud.others = vec!["cloud://c".to_owned()],
+                    2 => self.cloud.others = Vec::new(),
+                    _ => self.assign(),
+                }
+                Vec::new()
+            }
+            _ => self.decider.tick(now),
+        };
+        self.check(effects);
+    }
+
+    fn assign(&mut self) {
+        self.assignments += 1;
+        let node = ["a", "b", "c"][self.random.usize(0..3)];
+        self.cloud.held = held(node, &self.assignments.to_string()).held;
+    }
+
+    fn report(&mut self) -> Vec<Effect> {
+        let move_to = self
+            .random
+            .bool()
+            .then(|| ["a", "b", "c"][self.random.usize(0..3)].to_owned());
+        self.verdict += u64::from(self.random.bool());
+        let report = Report {
+            move_to,
+            why: Some(Why::Unheld),
+            observations: Vec::new(),
+            verdict: self.verdict,
+            ..dead(&self.decider, 0, "")
+        };
+        self.standing = self.live.then(|| report.clone());
+        self.decider.hear(report, self.now)
+    }
+}
+
+fn read_is_open(cloud: &Holding) -> bool {
+    cloud.held.is_none()
+}
+
+/// Any order of events: one call at a time, no move but of what was read after the wait, by a live stream, while one machine holds it.
+#[test]
+fn whatever_happens_in_whatever_order_nothing_is_moved_without_reason() {
+    let mut moves = 0;
+    for seed in 0..2_000 {
+        let mut world = World::new(seed);
+        for _ in 0..120 {
+            let before = world.moving;
+            world.step();
+            moves += u32::from(world.moving && !before);
+        }
+    }
+    assert!(moves > 1_000, "the world is too quiet to prove anything: {moves}");
+}

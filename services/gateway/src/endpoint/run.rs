@@ -1,0 +1,391 @@
+//! The loop of one agent: what happens goes into the [`Decider`], and what it says is carried out.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use groundplane_core::Clock;
+use groundplane_runtime::health::Component;
+use groundplane_runtime::{Context, Tasks};
+use jiff::Timestamp;
+use parking_lot::RwLock;
+use tokio::sync::{Mutex, mpsc, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use super::candidate::{self, ClusterView};
+use super::decide::{Decider, Effect, Failure, Holding, Question, Record, Report};
+use super::file::Remembered;
+use super::metrics::AgentMetrics;
+use super::ports::{EndpointWatch, Reports};
+use super::status::{Moves, Status};
+use super::{AgentConfig, AgentPorts};
+use crate::backoff::Backoff;
+
+/// Pauses before the stream to `health` is opened again.
+const PAUSES: Backoff = Backoff {
+    first: Duration::from_millis(50),
+    longest: Duration::from_secs(1),
+};
+/// Reports on their way: the next is about the same.
+const QUEUE: usize = 8;
+/// Moves that are remembered.
+const MOVES: usize = 16;
+
+/// What happened.
+enum Input {
+    Read(Result<Holding, Failure>),
+    Moved(Result<(), Failure>),
+}
+
+/// What the stream's task tells.
+enum Heard {
+    Live,
+    Report(Report),
+    Lost,
+}
+
+pub(super) struct Agent {
+    config: AgentConfig,
+    ports: AgentPorts,
+    decider: Decider,
+    questions: watch::Sender<Option<Question>>,
+    working: FuturesUnordered<BoxFuture<'static, Input>>,
+    status: Arc<RwLock<Status>>,
+    metrics: AgentMetrics,
+    component: Component,
+    clock: Arc<dyn Clock>,
+    tasks: Tasks,
+    read_at: Option<Timestamp>,
+    moves: Moves,
+    from_file: bool,
+    problem: Option<String>,
+    /// Number of the last write of the file that was begun; held while it runs.
+    writing: Arc<Mutex<u64>>,
+    written: u64,
+}
+
+impl Agent {
+    pub(super) fn new(config: AgentConfig, ports: AgentPorts, context: &Context) -> Self {
+        let now = Instant::now().into_std();
+        let remembered = config.candidates_file.as_deref().and_then(Remembered::load);
+        let known = config.address.or(remembered.as_ref().map(|known| known.endpoint));
+        let mut agent = Self {
+            decider: Decider::new(config.settings(), known, now),
+            config,
+            ports,
+            questions: watch::Sender::new(None),
+            working: FuturesUnordered::new(),
+            status: Arc::default(),
+            metrics: AgentMetrics::register(&context.metrics),
+            component: context.health.component(super::COMPONENT),
+            clock: Arc::clone(&context.clock),
+            tasks: context.tasks.clone(),
+            read_at: None,
+            moves: VecDeque::new(),
+            from_file: false,
+            problem: None,
+            writing: Arc::default(),
+            written: 0,
+        };
+        agent
+            .component
+            .not_ready("neither the cluster nor a file has told who could hold the API endpoint");
+        if let Some(remembered) = remembered.filter(|remembered| Some(remembered.endpoint) == known) {
+            info!(
+                candidates = remembered.candidates.len(),
+                "candidates from the file, until the API server answers"
+            );
+            agent.from_file = true;
+            let effects = agent.decider.set_candidates(remembered.candidates);
+            // It is in the file already.
+            let effects = effects.into_iter().filter(|effect| *effect != Effect::Remember);
+            agent.carry_out(effects.collect());
+        }
+        agent.publish();
+        agent
+    }
+
+    pub(super) fn status(&self) -> Arc<RwLock<Status>> {
+        Arc::clone(&self.status)
+    }
+
+    pub(super) async fn run(mut self) {
+        let stopping = self.tasks.token();
+        let (tell, mut heard) = mpsc::channel(QUEUE);
+        let stream = listen(
+            Arc::clone(&self.ports.health),
+            self.questions.subscribe(),
+            tell,
+            stopping.clone(),
+        );
+        self.tasks.spawn("endpoint watch", stream);
+        let mut cluster = Some(self.ports.cluster.clone());
+        self.look();
+        loop {
+            let deadline = self.decider.deadline().map(Instant::from_std);
+            let effects = tokio::select! {
+                biased;
+                () = stopping.cancelled() => return,
+                Some(input) = self.working.next() => self.take(input),
+                Some(heard) = heard.recv() => self.hear(heard),
+                known = changed(&mut cluster) => {
+                    if known {
+                        self.look();
+                    } else {
+                        cluster = None;
+                    }
+                    Vec::new()
+                }
+                () = until(deadline) => self.decider.tick(Instant::now().into_std()),
+            };
+            self.carry_out(effects);
+            self.publish();
+        }
+    }
+
+    fn take(&mut self, input: Input) -> Vec<Effect> {
+        let now = Instant::now().into_std();
+        match input {
+            Input::Read(answer) => {
+                match &answer {
+                    Ok(_) => self.read_at = Some(self.clock.now()),
+                    Err(failure) => warn!(error = failure.text(), "the API endpoint cannot be read"),
+                }
+                let effects = self.decider.was_read(answer, now);
+                self.carry_out(effects);
+                // Its address may have become known, and a holder that is none any more is no candidate.
+                self.look();
+                Vec::new()
+            }
+            Input::Moved(outcome) => self.decider.was_moved(outcome, now),
+        }
+    }
+
+    fn hear(&mut self, heard: Heard) -> Vec<Effect> {
+        match heard {
+            Heard::Live => self.decider.stream(true),
+            Heard::Lost => self.decider.stream(false),
+            Heard::Report(report) => return self.decider.hear(report, Instant::now().into_std()),
+        }
+        Vec::new()
+    }
+
+    /// Takes the candidates from what is known of the cluster.
+    fn look(&mut self) {
+        let Some(endpoint) = self.decider.address() else {
+            return;
+        };
+        let view = self.ports.cluster.borrow().clone();
+        let Some(view) = view else { return };
+        let found = candidate::candidates(&view, endpoint, self.config.node_port);
+        self.problem = found.is_empty().then(|| {
+            "the cluster has no control-plane node with a provider id and an address of the endpoint's family".to_owned()
+        });
+        if !found.is_empty() {
+            self.from_file = false;
+        }
+        let effects = self.decider.set_candidates(found);
+        self.carry_out(effects);
+    }
+
+    fn carry_out(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Ask(question) => {
+                    debug!(?question, "asking health");
+                    self.questions.send_replace(Some(question));
+                }
+                Effect::Read => {
+                    let eip = Arc::clone(&self.ports.eip);
+                    self.working
+                        .push(Box::pin(async move { Input::Read(eip.read().await) }));
+                }
+                Effect::Move(order) => {
+                    warn!(to = order.to, address = %order.address, "moving the API endpoint");
+                    let eip = Arc::clone(&self.ports.eip);
+                    self.working
+                        .push(Box::pin(async move { Input::Moved(eip.transfer(order).await) }));
+                }
+                Effect::Remember => self.remember(),
+                Effect::Judged => self.metrics.judged(),
+                Effect::Tell(record) => self.tell(record),
+            }
+        }
+    }
+
+    fn tell(&mut self, record: Record) {
+        self.metrics.moved(&record);
+        let Record {
+            from,
+            to,
+            reason,
+            outcome,
+            detection,
+            took,
+            moved,
+        } = &record;
+        if *moved {
+            info!(from, to, reason, ?detection, ?took, "the API endpoint was moved");
+        } else {
+            warn!(
+                from,
+                to,
+                reason,
+                outcome,
+                ?detection,
+                ?took,
+                "the API endpoint was not moved"
+            );
+        }
+        self.ports.witness.moved(&record);
+        self.moves.push_front((self.clock.now(), record));
+        self.moves.truncate(MOVES);
+    }
+
+    /// Writes the file, beside the loop: a disk that hangs is in nobody's way.
+    fn remember(&mut self) {
+        let (Some(path), Some(endpoint)) = (self.config.candidates_file.clone(), self.decider.address())
+        else {
+            return;
+        };
+        if self.decider.candidates().is_empty() {
+            return;
+        }
+        let remembered = Remembered::new(endpoint, self.decider.candidates().to_vec());
+        self.written += 1;
+        let turn = (Arc::clone(&self.writing), self.written);
+        self.tasks.spawn("candidates file", store(turn, path, remembered));
+    }
+
+    fn publish(&self) {
+        if self.decider.candidates().is_empty() {
+            self.component
+                .not_ready("neither the cluster nor a file has told who could hold the API endpoint");
+        } else {
+            self.component.ready();
+        }
+        let ranks = self.decider.candidates().iter();
+        let status = Status {
+            node: self.config.node.clone(),
+            port: self.config.port,
+            address: self.decider.address(),
+            holding: self.decider.holding().cloned(),
+            holder: self.decider.holder().map(|holder| holder.node.clone()),
+            read_at: self.read_at,
+            candidates: ranks
+                .map(|one| (one.clone(), self.decider.rank(&one.node).unwrap_or_default()))
+                .collect(),
+            report: self.decider.report().cloned(),
+            told_at: Some(Instant::now()),
+            moves: self.moves.clone(),
+            from_file: self.from_file,
+            problem: self.decider.problem().map(str::to_owned).or(self.problem.clone()),
+        };
+        *self.status.write() = status;
+    }
+}
+
+/// Writes of one file follow each other, and never an older one a newer.
+async fn store((gate, number): (Arc<Mutex<u64>>, u64), path: PathBuf, remembered: Remembered) {
+    let mut last = gate.lock().await;
+    if *last >= number {
+        return;
+    }
+    *last = number;
+    let shown = path.display().to_string();
+    #[allow(clippy::disallowed_methods, reason = "awaited here, within a task of its own")]
+    let written = tokio::task::spawn_blocking(move || remembered.store(&path)).await;
+    match written {
+        Ok(Ok(())) => debug!(path = shown, "candidates stored"),
+        Ok(Err(error)) => {
+            warn!(path = shown, %error, "candidates cannot be stored; a restart without an API server will know none")
+        }
+        Err(error) => warn!(path = shown, %error, "candidates cannot be stored"),
+    }
+}
+
+async fn changed(cluster: &mut Option<watch::Receiver<Option<ClusterView>>>) -> bool {
+    match cluster {
+        Some(view) => view.changed().await.is_ok(),
+        None => std::future::pending().await,
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Keeps a stream to `health` open, and tells of it.
+async fn listen(
+    health: Arc<dyn EndpointWatch>,
+    mut questions: watch::Receiver<Option<Question>>,
+    tell: mpsc::Sender<Heard>,
+    stopping: CancellationToken,
+) {
+    let mut failures = 0;
+    loop {
+        let once = once(&*health, &mut questions, &tell, &mut failures);
+        tokio::select! {
+            () = stopping.cancelled() => return,
+            ended = once => if ended.is_none() { return },
+        }
+        if tell.send(Heard::Lost).await.is_err() {
+            return;
+        }
+        tokio::time::sleep(PAUSES.pause(failures)).await;
+        failures = failures.saturating_add(1);
+    }
+}
+
+/// One stream, until it ends; `None`: nobody is there to hear it.
+async fn once(
+    health: &dyn EndpointWatch,
+    questions: &mut watch::Receiver<Option<Question>>,
+    tell: &mpsc::Sender<Heard>,
+    failures: &mut u32,
+) -> Option<()> {
+    let first = questions.wait_for(Option::is_some).await.ok()?.clone()?;
+    let (ask, asked) = mpsc::channel(QUEUE);
+    ask.send(first).await.ok()?;
+    let mut reports: Reports = match health.open(asked).await {
+        Ok(reports) => reports,
+        Err(error) => {
+            warn!(error, "health cannot be asked");
+            return Some(());
+        }
+    };
+    tell.send(Heard::Live).await.ok()?;
+    loop {
+        tokio::select! {
+            changed = questions.changed() => {
+                changed.ok()?;
+                let question = questions.borrow_and_update().clone();
+                if let Some(question) = question
+                    && ask.send(question).await.is_err()
+                {
+                    return Some(());
+                }
+            }
+            report = reports.next() => match report {
+                Some(Ok(report)) => {
+                    *failures = 0;
+                    tell.send(Heard::Report(report)).await.ok()?;
+                }
+                Some(Err(error)) => {
+                    warn!(error, "health says no more");
+                    return Some(());
+                }
+                None => return Some(()),
+            },
+        }
+    }
+}
