@@ -171,11 +171,14 @@ impl Network {
         all.map(|(_, (_, index))| *index)
     }
 
-    /// Would this prefix cool down when it is released?
+    /// Would this prefix cool down when it is released? Yes, where it may be given to who asks for any, and where nobody may have it
+    /// now: the pool that went away, or excludes it, may be back before it has cooled.
     pub(super) fn cools(&self, prefix: Prefix) -> bool {
-        self.touched(prefix.range())
-            .filter_map(|index| self.pools.get(index))
-            .any(|pool| pool.space(prefix.family()).cools(prefix))
+        let range = prefix.range();
+        let pools = || self.touched(range).filter_map(|index| self.pools.get(index));
+        let mut spaces = pools().map(|pool| pool.space(prefix.family()));
+        spaces.any(|space| space.cools(prefix))
+            || !pools().any(|pool| pool.space(prefix.family()).is_usable(range))
     }
 
     /// Makes the record that `change` is about what it becomes.
