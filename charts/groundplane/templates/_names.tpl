@@ -84,6 +84,11 @@ ipam,eip,bgp,instances,gateway
 {{- $own := dict
   "gateway" (dict "namespace" .Release.Namespace)
   "ipam" (dict "store" (dict "path" "/var/lib/groundplane/ipam.redb")) -}}
+{{- if .Values.agent.enabled }}
+{{- /* The name that every API server's certificate carries, whatever address it is asked at. */}}
+{{- $_ := set $own "health" (dict "probe" (dict "serverName" "kubernetes.default.svc")) }}
+{{- $_ := set $own "endpoint" (dict "candidatesFile" "/var/lib/groundplane/candidates.json") }}
+{{- end }}
 {{- if eq (dig "ipam" "store" "kind" "redb" .Values.config) "memory" }}
 {{- $_ := unset $own "ipam" }}
 {{- end }}

@@ -354,15 +354,15 @@ impl World {
     fn step(&mut self) {
         self.now += Duration::from_millis(self.random.u64(0..400));
         let now = self.now;
-        let effects = match self.random.u32(0..10) {
+        let effects = match self.random.u32(0..40) {
             0 => {
-                self.live = self.random.bool();
+                self.live = self.random.u32(0..4) > 0;
                 self.standing = None;
                 self.decider.stream(self.live);
                 Vec::new()
             }
-            1 | 2 => self.report(),
-            3 | 4 if self.reading => {
+            1..=6 => self.report(),
+            7..=16 if self.reading => {
                 self.reading = false;
                 let answer = match self.random.u32(0..6) {
                     0 => Err(Failure::Unanswered("away".to_owned())),
@@ -372,7 +372,7 @@ impl World {
                 self.read = answer.clone().ok();
                 self.decider.was_read(answer, now)
             }
-            5 if self.moving => {
+            17..=24 if self.moving => {
                 self.moving = false;
                 self.read = None;
                 let outcome = match self.random.u32(0..4) {
@@ -389,12 +389,12 @@ impl World {
                 };
                 self.decider.was_moved(outcome, now)
             }
-            6 => {
+            25 => {
                 let mut some: Vec<Candidate> = ["a", "b", "c"].map(candidate).to_vec();
                 some.retain(|_| self.random.u32(0..5) > 0);
                 self.decider.set_candidates(some)
             }
-            7 => {
+            26 => {
                 match self.random.u32(0..4) {
                     0 => self.cloud.held = None,
                     1 => self.cloud.others = vec!["cloud://c".to_owned()],
