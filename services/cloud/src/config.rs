@@ -15,6 +15,7 @@ use groundplane_runtime::config::{Problem, SecretFile, duration};
 use groundplane_runtime::grpc::{ChannelError, ParseTargetError};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::remote::is_loopback;
 pub use self::remote::{Capability, RemoteConfig, RemoteTls};
 use crate::http::HttpMetrics;
 use crate::remote as provider;

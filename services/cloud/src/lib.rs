@@ -14,6 +14,7 @@ mod endpoint;
 mod equinix;
 mod error;
 mod fixed;
+mod galaxy;
 pub mod http;
 mod inventory;
 mod machine;
@@ -32,6 +33,7 @@ pub use config::{
 };
 pub use endpoint::{Endpoint, EndpointAssignment, EndpointIps, EndpointSelector};
 pub use error::{CloudError, CloudErrorKind};
+pub use galaxy::{Galaxy, GalaxyConfig, GalaxyError, NodeAddresses};
 pub use inventory::{Inventory, InventoryConfig, Keyed, Snapshot};
 pub use machine::{Machine, MachineAddress, MachineAddressKind, MachineSource, PowerState};
 pub use upkeep::keep;

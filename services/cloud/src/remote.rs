@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use groundplane_core::DriverName;
-use groundplane_runtime::grpc::{Channel, Target, channel};
+use groundplane_runtime::grpc::{Channel, KeepAlive, Target, channel_abroad};
 use groundplane_runtime::tls::ClientTls;
 use tokio::sync::Semaphore;
 
@@ -83,7 +83,8 @@ impl Remote {
     ) -> Result<Self, ConnectError> {
         let inner = Inner {
             target: target.to_string(),
-            channel: channel(target, tls).map_err(ConnectError::Channel)?,
+            channel: channel_abroad(target, tls, keep_alive(config.request_timeout))
+                .map_err(ConnectError::Channel)?,
             deadline: config.request_timeout,
             page_size: config.page_size,
             slots: Semaphore::new(config.max_concurrency),
@@ -121,5 +122,15 @@ impl Remote {
                 None
             },
         }
+    }
+}
+
+/// Of no call is the server asked more than twice whether it is there, and never without one: common servers end a connection at the
+/// third ping within five minutes that has no answer to a call in between.
+fn keep_alive(call: Duration) -> KeepAlive {
+    KeepAlive {
+        interval: (call / 2).max(KeepAlive::OURS.interval),
+        timeout: KeepAlive::OURS.timeout,
+        while_idle: false,
     }
 }

@@ -20,7 +20,10 @@ pub mod status;
 mod time;
 
 pub use call::{Policy, call};
-pub use channel::{CALL_DEADLINE, Channel, ChannelError, ParseTargetError, Target, channel, channel_with};
+pub use channel::{
+    CALL_DEADLINE, Channel, ChannelError, KeepAlive, ParseTargetError, Target, channel, channel_abroad,
+    channel_with,
+};
 pub use connection::{Peer, Standing};
 pub use listen::{BindError, BoundAddress, Listen, ParseListenError};
 pub use memory::{MemoryConnector, MemoryListener, WithinError, memory};

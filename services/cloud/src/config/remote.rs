@@ -229,7 +229,7 @@ fn unreadable(path: &'static str, file: &Path) -> Option<Problem> {
     ))
 }
 
-fn is_loopback(host: &str) -> bool {
+pub(crate) fn is_loopback(host: &str) -> bool {
     let host = host.trim_matches(['[', ']']);
     host == "localhost"
         || host

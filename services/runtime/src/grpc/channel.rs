@@ -35,9 +35,25 @@ pub const CALL_DEADLINE: Duration = Duration::from_secs(10);
 /// Time for TCP, TLS and HTTP/2 together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A ping this often, and this long for its answer: a silent partition is noticed within 7 s.
-const PING_INTERVAL: Duration = Duration::from_secs(5);
-const PING_TIMEOUT: Duration = Duration::from_secs(2);
+/// When a connection is asked whether its other end is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeepAlive {
+    /// After so long without a word.
+    pub interval: Duration,
+    /// And taken for dead after so long without an answer.
+    pub timeout: Duration,
+    /// Also while no call is under way. Servers of others take that amiss where it comes often: they end the connection.
+    pub while_idle: bool,
+}
+
+impl KeepAlive {
+    /// Towards our own servers: a silent partition is noticed within 7 s.
+    pub const OURS: Self = Self {
+        interval: Duration::from_secs(5),
+        timeout: Duration::from_secs(2),
+        while_idle: true,
+    };
+}
 
 /// Stands for the host where there is none.
 const LOCAL: &str = "http://localhost";
@@ -118,10 +134,19 @@ pub struct Channel {
 /// A channel to `target`. Does not connect yet, so it never fails because the service is away. Each new connection uses the
 /// files of `tls` as they are then.
 pub fn channel(target: &Target, tls: Option<&ClientTls>) -> Result<Channel, ChannelError> {
+    channel_abroad(target, tls, KeepAlive::OURS)
+}
+
+/// As [`channel()`], to a server of others.
+pub fn channel_abroad(
+    target: &Target,
+    tls: Option<&ClientTls>,
+    keep_alive: KeepAlive,
+) -> Result<Channel, ChannelError> {
     // Files that nobody would use need not be there.
     let secure = matches!(target, Target::Tcp(uri) if uri.scheme_str() == Some("https"));
     let credentials = tls.filter(|_| secure).map(ClientCredentials::load).transpose()?;
-    channel_with(target, credentials.as_ref())
+    open(target, credentials.as_ref(), keep_alive)
 }
 
 /// As [`channel()`], with credentials that channels share and that may be watched: then open connections are renewed, too.
@@ -129,6 +154,15 @@ pub fn channel_with(
     target: &Target,
     credentials: Option<&ClientCredentials>,
 ) -> Result<Channel, ChannelError> {
+    open(target, credentials, KeepAlive::OURS)
+}
+
+fn open(
+    target: &Target,
+    credentials: Option<&ClientCredentials>,
+    keep_alive: KeepAlive,
+) -> Result<Channel, ChannelError> {
+    let tuned = |endpoint| tuned(endpoint, keep_alive);
     let mut renewed = None;
     let inner = match target {
         Target::Tcp(uri) => match (uri.scheme_str(), credentials) {
@@ -172,13 +206,13 @@ pub fn channel_with(
     })
 }
 
-fn tuned(endpoint: Endpoint) -> Endpoint {
+fn tuned(endpoint: Endpoint, keep_alive: KeepAlive) -> Endpoint {
     endpoint
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
-        .http2_keep_alive_interval(PING_INTERVAL)
-        .keep_alive_timeout(PING_TIMEOUT)
-        .keep_alive_while_idle(true)
+        .http2_keep_alive_interval(keep_alive.interval)
+        .keep_alive_timeout(keep_alive.timeout)
+        .keep_alive_while_idle(keep_alive.while_idle)
 }
 
 impl Channel {
