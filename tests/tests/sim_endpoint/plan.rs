@@ -1,0 +1,215 @@
+//! What goes wrong in a run, and when. A seed is a plan.
+
+use std::fmt;
+use std::time::Duration;
+
+use fastrand::Rng;
+
+/// How an API server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Api {
+    /// It answers, if its store does.
+    Well,
+    /// `/readyz` says 500.
+    Unready,
+    /// It takes connections and says nothing.
+    Hung,
+    /// Nobody listens.
+    Stopped,
+}
+
+/// One thing that happens. Machines are meant by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// An API server changes.
+    Api(usize, Api),
+    /// A machine loses power, its agent with it.
+    Off(usize),
+    /// It has power again, and its agent starts.
+    On(usize),
+    /// An agent is killed; it starts again a while later.
+    Kill(usize),
+    /// An agent is killed at the n-th step of its next moves: before or after a call.
+    KillAt(usize, u32),
+    /// The file with the candidates is lost.
+    LoseFile(usize),
+    /// Machines whose bit differs do not hear each other; `0`: the network is whole.
+    Split(u8),
+    /// The way between two machines is cut, or mended.
+    Cut(usize, usize, bool),
+    /// From this machine no packet finds the endpoint, or finds it again.
+    Astray(usize, bool),
+    /// From this machine no call finds the cloud, or finds it again.
+    Cloudless(usize, bool),
+    /// So many of a hundred calls to the cloud go wrong.
+    Cloud(u8),
+    /// The cloud does not answer at all.
+    CloudHangs,
+    /// A person gives the endpoint to a machine, beside whoever has it.
+    ByHand(usize),
+    /// A person takes it from all.
+    TakenByHand,
+    /// A node is cordoned, or no longer.
+    Cordon(usize, bool),
+    /// A node is being deleted, or no longer.
+    Deleting(usize, bool),
+    /// A node is one of the candidates, or not.
+    Listed(usize, bool),
+}
+
+/// The plan of a run.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// Decides everything.
+    pub(crate) seed: u64,
+    /// How many machines there are.
+    pub(crate) machines: usize,
+    /// The cloud moves the address in one step.
+    pub(crate) atomic: bool,
+    /// On each machine, the endpoint's address leads to an API server that works, whoever holds it.
+    pub(crate) proxied: bool,
+    /// How long an API server takes to be unready once its store has lost the majority.
+    pub(crate) grace: Duration,
+    /// Who holds it at first.
+    pub(crate) holder: Option<usize>,
+    /// What happens, in order; from the beginning.
+    pub(crate) events: Vec<(Duration, Action)>,
+    /// Machines that stay without power: never so many that the store has no majority.
+    pub(crate) lost: Vec<usize>,
+}
+
+/// For how long things go wrong.
+pub(crate) const FAULTS: Duration = Duration::from_secs(40);
+
+impl Plan {
+    /// The plan of a seed.
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut random = Rng::with_seed(seed);
+        let machines = random.usize(3..=5);
+        let mut plan = Self {
+            seed,
+            machines,
+            atomic: random.bool(),
+            proxied: random.u8(..4) == 0,
+            grace: Duration::from_millis(random.u64(200..5_000)),
+            holder: (random.u8(..10) < 8).then(|| random.usize(..machines)),
+            events: Vec::new(),
+            lost: Vec::new(),
+        };
+        for _ in 0..random.usize(2..10) {
+            let at = millis(&mut random, 500..35_000);
+            plan.happens(&mut random, at);
+        }
+        plan.events.sort_by_key(|(at, _)| *at);
+        let mut all: Vec<usize> = (0..machines).collect();
+        random.shuffle(&mut all);
+        plan.lost = all[..random.usize(..=(machines - 1) / 2)].to_vec();
+        plan
+    }
+
+    /// The holder fails, in one of all ways, and nothing else does; but for an agent, maybe, that is killed with it.
+    pub(crate) fn crash(seed: u64) -> Self {
+        let mut random = Rng::with_seed(seed ^ 0x5851_f42d_4c95_7f2d);
+        let mut plan = Self::new(seed);
+        let holder = random.usize(..plan.machines);
+        let at = millis(&mut random, 5_000..15_000);
+        let fault = match random.u8(..5) {
+            0 => Action::Off(holder),
+            1 => Action::Split(1 << holder),
+            2 => Action::Api(holder, Api::Hung),
+            3 => Action::Api(holder, Api::Unready),
+            _ => Action::Api(holder, Api::Stopped),
+        };
+        plan.holder = Some(holder);
+        plan.events = vec![(at, fault)];
+        plan.lost.clear();
+        let other = (holder + random.usize(1..plan.machines)) % plan.machines;
+        if random.bool() {
+            plan.events.push((at, Action::Kill(other)));
+        }
+        plan
+    }
+
+    /// One thing goes wrong, and, most of the time, is mended.
+    fn happens(&mut self, random: &mut Rng, at: Duration) {
+        let one = random.usize(..self.machines);
+        let other = random.usize(..self.machines);
+        let end = (at + millis(random, 200..20_000)).min(FAULTS);
+        let mut both = |first: Action, last: Action| self.events.extend([(at, first), (end, last)]);
+        match random.u8(..30) {
+            0..3 => both(Action::Off(one), Action::On(one)),
+            3..5 => both(Action::Api(one, Api::Hung), Action::Api(one, Api::Well)),
+            5..7 => both(Action::Api(one, Api::Unready), Action::Api(one, Api::Well)),
+            7 => both(Action::Api(one, Api::Stopped), Action::Api(one, Api::Well)),
+            8..10 => self.flaps(random, one, at, end),
+            10 => {
+                for machine in 0..self.machines {
+                    self.events
+                        .extend([(at, Action::Off(machine)), (end, Action::On(machine))]);
+                }
+            }
+            11..14 => both(
+                Action::Split(random.u8(1..(1 << self.machines) - 1)),
+                Action::Split(0),
+            ),
+            14 => both(Action::Cut(one, other, true), Action::Cut(one, other, false)),
+            15 => both(Action::Astray(one, true), Action::Astray(one, false)),
+            16 => both(Action::Cloudless(one, true), Action::Cloudless(one, false)),
+            17..20 => both(Action::Cloud(random.u8(10..80)), Action::Cloud(0)),
+            20 => both(Action::CloudHangs, Action::Cloud(0)),
+            21 => both(Action::ByHand(one), Action::TakenByHand),
+            22 => self.events.push((at, Action::TakenByHand)),
+            23 => both(Action::Cordon(one, true), Action::Cordon(one, false)),
+            24 => both(Action::Deleting(one, true), Action::Deleting(one, false)),
+            25 => both(Action::Listed(one, false), Action::Listed(one, true)),
+            26 => self
+                .events
+                .extend([(at, Action::LoseFile(one)), (at, Action::Kill(one))]),
+            27 => self.events.push((at, Action::Kill(one))),
+            _ => self.events.push((at, Action::KillAt(one, random.u32(1..8)))),
+        }
+    }
+
+    fn flaps(&mut self, random: &mut Rng, machine: usize, begin: Duration, end: Duration) {
+        let mut at = begin;
+        while at < end {
+            let bad = [Api::Unready, Api::Hung, Api::Stopped][random.usize(..3)];
+            self.events.push((at, Action::Api(machine, bad)));
+            at += millis(random, 200..2_500);
+            self.events
+                .push((at.min(FAULTS), Action::Api(machine, Api::Well)));
+            at += millis(random, 200..2_500);
+        }
+    }
+}
+
+fn millis(random: &mut Rng, range: std::ops::Range<u64>) -> Duration {
+    Duration::from_millis(random.u64(range))
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            seed,
+            machines,
+            atomic,
+            proxied,
+            grace,
+            holder,
+            events,
+            lost,
+        } = self;
+        writeln!(
+            f,
+            "seed {seed}: {machines} machines, atomic {atomic}, proxied {proxied}, grace {grace:?}, held by {holder:?}"
+        )?;
+        for (at, action) in events {
+            writeln!(f, "  {:>8.3} s  {action:?}", at.as_secs_f64())?;
+        }
+        write!(
+            f,
+            "  {:>8.3} s  faults end; {lost:?} stay without power",
+            FAULTS.as_secs_f64()
+        )
+    }
+}
