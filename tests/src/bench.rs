@@ -6,6 +6,8 @@
 //!     mtls        calls with mutual TLS, beside the same in plaintext
 //!     kube_load   Services on a real API server, beside a plain client that makes the same writes
 //!     restart     a settled cluster and cloud, and what a restart asks of them; memory at that size
+//!     endpoint    the API endpoint leaves a dead machine; what an agent costs
+//!     provider    Services on a provider that is slow, beside what it took by itself
 //!     domain      allocation alone, without I/O
 //!     subject     how groundplane is started for all of these
 //!     image       the environment that the image gives it
@@ -16,10 +18,12 @@
 //! of that measure, and the others run all the same. A target that is missed is a result, not an error.
 
 mod domain;
+mod endpoint;
 mod image;
 mod kube_load;
 mod load;
 mod mtls;
+mod provider;
 mod report;
 mod restart;
 mod subject;
@@ -100,6 +104,10 @@ pub async fn run(plan: &Plan) -> Result<Report> {
     }
     if plan.wants(restart::IDLE) {
         report.take(restart::IDLE, restart::idle().await)?;
+    }
+    endpoint::run(plan, &mut report).await?;
+    if plan.wants(provider::MEASURE) {
+        report.take(provider::MEASURE, provider::run().await)?;
     }
     kube_load::run(plan, &mut report).await?;
     if plan.wants_any(&restart::MEASURES) {

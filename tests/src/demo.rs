@@ -3,15 +3,17 @@
 #![allow(clippy::print_stdout, reason = "a program that talks to a person")]
 
 mod cloud;
+mod endpoint;
 mod fixed;
 mod story;
 
 use anyhow::{Context as _, Result};
 
 use crate::demo::story::Story;
-use crate::kube_api::{KubeApi, User};
+use crate::kube_api::{KubeApi, MEMBERS, User};
 use crate::tools::{Tool, ensure};
 use crate::world::World;
+use crate::world::endpoint::EndpointWorld;
 
 /// Tells all of it. True when everything was seen.
 ///
@@ -42,15 +44,17 @@ pub async fn run(keep: bool) -> Result<bool> {
     let fixed = fixed::tell(&mut story).await;
     story.chapter("The same on a cloud (driver equinix, sandbox)");
     let cloud = cloud::tell(&mut story).await;
-    let complete = story.table() && fixed.is_some() && cloud.is_some();
+    story.chapter("The API endpoint outlives its holder (three machines, an agent on each)");
+    let endpoint = endpoint::tell(&mut story).await;
+    let complete = story.table() && fixed.is_some() && cloud.is_some() && endpoint.is_some();
     if keep {
-        stay(fixed.iter().chain(&cloud)).await?;
+        stay(fixed.iter().chain(&cloud), endpoint.as_ref()).await?;
     }
     Ok(complete)
 }
 
 /// Says how to reach everything, and waits for Ctrl-C.
-async fn stay(worlds: impl Iterator<Item = &World>) -> Result<()> {
+async fn stay(worlds: impl Iterator<Item = &World>, endpoint: Option<&EndpointWorld>) -> Result<()> {
     println!("\nEverything stays up until Ctrl-C.\n");
     let api = KubeApi::shared().await?;
     println!("export KUBECONFIG={}", api.kubeconfig(User::Admin).display());
@@ -63,6 +67,11 @@ async fn stay(worlds: impl Iterator<Item = &World>) -> Result<()> {
                 project.base_url(),
                 project.id()
             );
+        }
+    }
+    if let Some(world) = endpoint {
+        for number in 0..MEMBERS {
+            println!("groundplane ctl --gateway {} endpoint", world.target(number));
         }
     }
     tokio::signal::ctrl_c().await.context("listen for Ctrl-C")

@@ -163,13 +163,8 @@ async fn with_groundplane(count: usize) -> Result<Run> {
     settle_writes(&subject, Instant::now()).await?;
 
     let namespace = cluster.corner.another_namespace("load").await?;
-    let client = cluster.corner.client();
     let (mark, cpu) = (cluster.api.mark().await?, subject.process.child()?.cpu_time()?);
-    let watching = watch::Watching::start(client.clone(), &namespace).await?;
-    let begun = Instant::now();
-    let creating = create_all(client, &namespace, count);
-    let (settled, ()) = tokio::try_join!(watching.until_settled(count), creating)?;
-    let settled = settled.duration_since(begun);
+    let (begun, settled) = settle(cluster.corner.client(), &namespace, count).await?;
     let last_write = settle_writes(&subject, begun).await?.max(settled);
     let cpu = subject.process.child()?.cpu_time()?.saturating_sub(cpu);
     let audit = cluster
@@ -184,6 +179,15 @@ async fn with_groundplane(count: usize) -> Result<Run> {
         cpu,
         audit,
     })
+}
+
+/// Creates this many Services, and waits until each has its address: when that began, and how long it took.
+pub(super) async fn settle(client: Client, namespace: &str, count: usize) -> Result<(Instant, Duration)> {
+    let watching = watch::Watching::start(client.clone(), namespace).await?;
+    let begun = Instant::now();
+    let creating = create_all(client, namespace, count);
+    let (settled, ()) = tokio::try_join!(watching.until_settled(count), creating)?;
+    Ok((begun, settled.duration_since(begun)))
 }
 
 /// Waits until groundplane has written nothing for a while, and says when, after `begun`, it last did.

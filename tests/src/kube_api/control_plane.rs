@@ -171,6 +171,16 @@ impl ControlPlane {
         member.api.as_ref().context("it was stopped")?.pause().await
     }
 
+    /// Lets API server `number` go on after [`ControlPlane::pause`].
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn resume(&mut self, number: usize) -> Result<()> {
+        let member = self.at_mut(number)?;
+        member.paused = false;
+        member.api.as_ref().context("it was stopped")?.resume()
+    }
+
     /// Kills API server `number`: its port refuses connections.
     ///
     /// # Errors
@@ -198,6 +208,16 @@ impl ControlPlane {
     /// When there is none.
     pub fn sicken(&self, number: usize) -> Result<()> {
         self.at(number)?.etcd_way.send_replace(Passage::Nowhere);
+        Ok(())
+    }
+
+    /// Gives API server `number` its etcd back.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn cure(&self, number: usize) -> Result<()> {
+        let member = self.at(number)?;
+        member.etcd_way.send_replace(member.etcd);
         Ok(())
     }
 

@@ -39,7 +39,7 @@ const LABEL: &str = "node-role.kubernetes.io/control-plane";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Patient enough for a machine that does much else at the same time, so that nothing fails but what is made to fail.
-pub const PATIENT: &str = "  period: 250ms\n  timeout: 1500ms\n  misses: 4\n";
+pub const PATIENT: &str = "  period: 250ms\n  timeout: 1500ms\n  misses: 4\n  doubt: 3s\n";
 
 /// What to start.
 #[derive(Clone, Debug, Default)]
@@ -160,7 +160,8 @@ impl EndpointWorld {
         self.endpoint
     }
 
-    fn address(&self) -> IpAddr {
+    /// Its address.
+    pub fn address(&self) -> IpAddr {
         self.endpoint.ip()
     }
 
@@ -317,11 +318,13 @@ impl EndpointWorld {
     fn config(&self, number: usize) -> Result<String> {
         let kubeconfig = self.plane.connection(number)?.kubeconfig(User::Admin);
         Ok(format!(
-            "cluster: {name:?}\n{driver}endpoint:\n  tag: {name:?}\n  port: {port}\n{endpoint}\
+            "cluster: {name:?}\n{driver}endpoint:\n  tag: {name:?}\n  port: {port}\n  nodePort: {port}\n  refresh: 1s\n  \
+             candidatesFile: {candidates:?}\n{endpoint}\
              health:\n  probe: {{caFile: {authority:?}, serverName: {SERVER_NAME}}}\n{health}gateway:\n  kubeconfig: {kubeconfig:?}\n",
             name = self.name,
-            driver = self.cloud.project.config(&self.cloud.token),
+            driver = self.driver(),
             port = self.endpoint.port(),
+            candidates = self.state.join(&format!("candidates-{number}.json")),
             authority = self.plane.authority(),
             endpoint = self.options.endpoint,
             health = self.options.health,
@@ -342,8 +345,6 @@ impl EndpointWorld {
         let process = launch
             .config(self.config(number)?)
             .args(["--node".to_owned(), self.node_name(number)])
-            .arg("--candidates-file")
-            .arg(self.state.join(&format!("candidates-{number}.json")))
             .args(["--listen".to_owned(), self.target(number)])
             .start()?;
         self.agents[number] = Some(process);
@@ -403,6 +404,11 @@ impl EndpointWorld {
             Some(agent) => agent.child()?.resume(),
             None => Ok(()),
         }
+    }
+
+    /// The configuration of the cloud, for other processes on these machines.
+    pub fn driver(&self) -> String {
+        self.cloud.project.config(&self.cloud.token)
     }
 
     /// What agent `number` says.

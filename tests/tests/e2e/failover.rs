@@ -1,0 +1,332 @@
+//! The API endpoint outlives its holder: real agents and API servers, one each on three machines, and the sandbox cloud, which
+//! remembers every holder that there ever was.
+//!
+//! These run one after the other, since they break the API servers that they share.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use groundplane_sandbox::{Action, FaultRule};
+use groundplane_tests::groundplane::Launch;
+use groundplane_tests::world::endpoint::{EndpointOptions, EndpointWorld, PATIENT};
+use groundplane_tests::{User, eventually, throughout};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use kube::api::ListParams;
+use pretty_assertions::assert_eq;
+
+/// How the cloud takes the endpoint from a machine, and how it gives it to one.
+const TAKE: (&str, &str) = ("DELETE", "/ips/{id}");
+const GIVE: (&str, &str) = ("POST", "/devices/{id}/ips");
+
+fn options() -> EndpointOptions {
+    EndpointOptions::default().health(PATIENT)
+}
+
+fn fault((method, route): (&str, &str), action: Action) -> FaultRule {
+    FaultRule::on(method, route, action)
+}
+
+/// What happened to the endpoint, in order: `+0` is given to machine 0, `-0` taken from it.
+fn story(world: &EndpointWorld) -> Vec<String> {
+    let name = |device| (0..3).find(|number| world.device(*number) == device);
+    let changes = world.history().into_iter().map(|change| {
+        let sign = if change.given { '+' } else { '-' };
+        name(change.device).map_or_else(|| format!("{sign}?"), |number| format!("{sign}{number}"))
+    });
+    changes.collect()
+}
+
+/// That the endpoint went from machine to machine along this way, and nowhere else.
+fn went(world: &EndpointWorld, way: &[usize]) -> Result<()> {
+    let mut expected = Vec::new();
+    for (step, machine) in way.iter().enumerate() {
+        if let Some(before) = step.checked_sub(1).and_then(|step| way.get(step)) {
+            expected.push(format!("-{before}"));
+        }
+        expected.push(format!("+{machine}"));
+    }
+    assert_eq!(story(world), expected);
+    world.one_at_a_time()
+}
+
+/// Waits until every agent sees every machine ready, and `holder` as the one that holds the endpoint.
+async fn settled(world: &EndpointWorld, holder: usize) -> Result<()> {
+    let node = world.node_name(holder);
+    for number in 0..3 {
+        world.settled(number).await?;
+        world
+            .says(number, "who holds it", |status| status.holder == node)
+            .await?;
+    }
+    Ok(())
+}
+
+/// E69: the machine that holds the endpoint drops off the network, its agent with it. The address is taken from it, then given to
+/// another one, once; and stays there when the machine is back.
+#[tokio::test]
+async fn a_holder_that_is_cut_off_is_relieved() -> Result<()> {
+    let world = options().start("cut").await?;
+    world.answers().await?;
+    world.die(0).await?;
+    let next = world.leaves(&[0]).await?;
+    world.answers().await?;
+    world.revive(0)?;
+    settled(&world, next).await?;
+    went(&world, &[0, next])
+}
+
+/// E69: an API server that is killed, one that hangs, and one that says that it is not ready are all left.
+#[tokio::test]
+async fn a_holder_whose_api_server_fails_is_relieved() -> Result<()> {
+    let mut world = options().start("api-fails").await?;
+    world.plane.stop_api(0).await?;
+    let second = world.leaves(&[0]).await?;
+    world.plane.start_api(0).await?;
+    settled(&world, second).await?;
+
+    world.plane.pause(second).await?;
+    let third = world.leaves(&[second]).await?;
+    world.plane.resume(second)?;
+    settled(&world, third).await?;
+
+    world.plane.sicken(third)?;
+    let fourth = world.leaves(&[third]).await?;
+    world.plane.cure(third)?;
+    settled(&world, fourth).await?;
+    went(&world, &[0, second, third, fourth])
+}
+
+/// E70: while nobody could take it, the endpoint stays where it is; as soon as somebody can, it goes there.
+#[tokio::test]
+async fn nothing_moves_while_all_are_down() -> Result<()> {
+    let world = options().start("all-down").await?;
+    for number in 0..3 {
+        world.fabric.cut(number);
+    }
+    for agent in 0..3 {
+        for of in 0..3 {
+            world.sees(agent, of, false).await?;
+        }
+    }
+    throughout(Duration::from_secs(2), "it stays where it is", async || {
+        ensure!(story(&world) == ["+0"], "{:?}", story(&world));
+        Ok(())
+    })
+    .await?;
+    world.fabric.join(2);
+    assert_eq!(world.leaves(&[0]).await?, 2);
+    went(&world, &[0, 2])
+}
+
+/// E71: a holder that is cordoned, and one whose node is deleted, is left while it still works.
+#[tokio::test]
+async fn a_holder_that_is_to_go_is_left_before_it_fails() -> Result<()> {
+    let world = options().start("leaving").await?;
+    world.cordon(1, 0, true).await?;
+    let second = world.leaves(&[0]).await?;
+    world.cordon(1, 0, false).await?;
+    settled(&world, second).await?;
+    let other = (second + 1) % 3;
+    world.delete_node(other, second).await?;
+    let third = world.leaves(&[second]).await?;
+    world.answers().await?;
+    went(&world, &[0, second, third])
+}
+
+/// E67, E68: an endpoint that nobody holds goes to a machine that is ready. Deleting one that does not hold it changes nothing; it is
+/// no candidate any more when the holder dies.
+#[tokio::test]
+async fn an_endpoint_without_a_holder_finds_one_and_others_may_go() -> Result<()> {
+    let mut world = options().start_without_agents("unheld").await?;
+    for number in 0..3 {
+        world.start_agent(number)?;
+    }
+    let first = world.leaves(&[]).await?;
+    settled(&world, first).await?;
+    let (gone, left) = ((first + 1) % 3, (first + 2) % 3);
+    world.delete_node(left, gone).await?;
+    world.project().remove_device(world.device(gone));
+    for agent in [first, left] {
+        world
+            .says(agent, "two candidates", |status| status.candidates.len() == 2)
+            .await?;
+    }
+    assert_eq!(story(&world), [format!("+{first}")]);
+    world.die(first).await?;
+    assert_eq!(world.leaves(&[first]).await?, left);
+    went(&world, &[first, left])
+}
+
+/// E78: somebody assigned the address to a second machine by hand. The agents say so and do nothing, even when both are down; once
+/// one assignment is left, they go on.
+#[tokio::test]
+async fn two_assignments_are_left_to_a_person() -> Result<()> {
+    let world = options().start("beside").await?;
+    let beside = world.project().assign_beside(world.device(1), world.address());
+    world
+        .says(2, "that there are two", |status| !status.problem.is_empty())
+        .await?;
+    let mark = world.project().journal().mark();
+    world.die(0).await?;
+    world.die(1).await?;
+    for of in 0..2 {
+        world.sees(2, of, false).await?;
+    }
+    throughout(Duration::from_secs(2), "nothing is done", async || {
+        let writes = world.project().journal().writes(mark);
+        ensure!(writes.is_empty(), "{writes:?}");
+        Ok(())
+    })
+    .await?;
+    let first = world.project().holders(world.address());
+    let first = first.iter().find(|held| held.id != beside);
+    world
+        .project()
+        .unassign(first.context("the one of the start")?.id);
+    assert_eq!(world.leaves(&[0, 1]).await?, 2);
+    assert_eq!(story(&world), ["+0", "+1", "-0", "-1", "+2"]);
+    Ok(())
+}
+
+/// E69: a machine that comes and goes gets the endpoint no more: it stays with the one that is well.
+#[tokio::test]
+async fn a_flapping_machine_does_not_get_it_back() -> Result<()> {
+    let world = options().start("flapping").await?;
+    world.fabric.cut(0);
+    let next = world.leaves(&[0]).await?;
+    let watcher = 3 - next;
+    for _ in 0..2 {
+        world.sees(watcher, 0, false).await?;
+        world.fabric.join(0);
+        world.sees(watcher, 0, true).await?;
+        world.fabric.cut(0);
+    }
+    world.fabric.join(0);
+    settled(&world, next).await?;
+    went(&world, &[0, next])
+}
+
+/// E82: the machine that dies holds the endpoint, and the leader of all other controllers runs on it. Its lease is still its own when
+/// the endpoint has moved: no agent waits for it.
+#[tokio::test]
+async fn the_leader_dies_with_the_holder() -> Result<()> {
+    let world = options().start("leader").await?;
+    let connection = world.plane.connection(0)?;
+    let sockets = tempfile::tempdir()?;
+    let leader = Launch::new("all")?;
+    let config = format!(
+        "cluster: leader\n{}ipam:\n  store: {{kind: redb, path: {:?}}}\ngateway:\n  kubeconfig: {:?}\n  namespace: default\n  \
+         nodePrefix: none-\n  lease: {{duration: 10m, retry: 1s}}\n",
+        world.driver(),
+        leader.folder().join("ipam.redb"),
+        connection.kubeconfig(User::Admin),
+    );
+    let leader = leader
+        .config(config)
+        .arg("--listen")
+        .arg(format!("unix:{}", sockets.path().join("gateway").display()))
+        .start()?;
+    leader.ready().await?;
+    // Another API server: that of machine 0 dies with it.
+    let leases = Api::<Lease>::namespaced(world.plane.connection(1)?.client(User::Admin)?, "default");
+    let holder = async || {
+        let all = leases.list(&ListParams::default()).await?.items;
+        let found = all.into_iter().find_map(|lease| lease.spec?.holder_identity);
+        found.filter(|holder| !holder.is_empty()).context("nobody leads")
+    };
+    let before = eventually("somebody leads", holder).await?;
+    leader.child()?.pause().await?;
+    world.die(0).await?;
+    let next = world.leaves(&[0]).await?;
+    world.answers().await?;
+    assert_eq!(holder().await?, before, "the lease is still the dead leader's");
+    went(&world, &[0, next])
+}
+
+/// E69: the cloud fails with 500 on the way, first when the address is taken from the dead machine, then when nobody has it. It is
+/// tried again until it works.
+#[tokio::test]
+async fn a_cloud_that_fails_between_removal_and_assignment_is_asked_again() -> Result<()> {
+    let world = options().start("cloud-fails").await?;
+    let project = world.project();
+    project.fault(fault(TAKE, Action::status(500)).first(2));
+    project.fault(fault(GIVE, Action::status(500)).first(4));
+    world.die(0).await?;
+    let next = world.leaves(&[0]).await?;
+    settled_but(&world, 0, next).await?;
+    went(&world, &[0, next])
+}
+
+/// E69: the cloud hangs when it should give the address to the next machine. Another agent finds that nobody holds it, and finishes.
+#[tokio::test]
+async fn a_cloud_that_hangs_between_removal_and_assignment_is_gone_around() -> Result<()> {
+    let world = options().start("cloud-hangs").await?;
+    world.project().fault(fault(GIVE, Action::Hang).first(1));
+    world.die(0).await?;
+    let next = world.leaves(&[0]).await?;
+    settled_but(&world, 0, next).await?;
+    went(&world, &[0, next])
+}
+
+/// Waits until the agents of all machines but one agree who holds the endpoint.
+async fn settled_but(world: &EndpointWorld, dead: usize, holder: usize) -> Result<()> {
+    let node = world.node_name(holder);
+    for number in (0..3).filter(|number| *number != dead) {
+        world
+            .says(number, "who holds it", |status| status.holder == node)
+            .await?;
+    }
+    Ok(())
+}
+
+/// E69, E70: every agent is killed with -9 at each step of a move: before the address is taken, when nobody has it, and when it was
+/// given and nobody was told. After a start, each time, one machine holds it, and a second one never did.
+#[tokio::test]
+async fn agents_killed_at_each_step_leave_one_assignment() -> Result<()> {
+    let mut world = options().start("killed").await?;
+    let mut way = vec![0];
+    for (step, hang) in [
+        (TAKE, Action::Hang),
+        (GIVE, Action::Hang),
+        (GIVE, Action::HangAfter),
+    ] {
+        let holder = way[way.len() - 1];
+        let mark = world.project().journal().mark();
+        world.project().fault(fault(step, hang));
+        world.fabric.cut(holder);
+        let (method, route) = step;
+        let asked = world.project().journal().clone();
+        let entry = asked.wait_for(mark, |entry| {
+            entry.method == method && entry.route == route && entry.fault.is_some()
+        });
+        tokio::time::timeout(Duration::from_secs(60), entry)
+            .await
+            .context("no agent asked for it")?;
+        world.kill_agents().await?;
+        world.project().clear_faults();
+        world.restart_agents().await?;
+        let next = world.leaves(&[holder]).await?;
+        way.push(next);
+        world.fabric.join(holder);
+        settled(&world, next).await?;
+    }
+    went(&world, &way)
+}
+
+/// E69: the holder dies, and so did every agent; the one that starts during the outage finds its own API server hung. It knows the
+/// candidates from its file.
+#[tokio::test]
+async fn an_agent_that_starts_during_the_outage_remembers() -> Result<()> {
+    let mut world = options().start("remembers").await?;
+    world.kill_agents().await?;
+    world.fabric.cut(0);
+    world.plane.pause(1).await?;
+    world.agent(1)?.restart().await?;
+    assert_eq!(world.leaves(&[0]).await?, 2);
+    let said = world
+        .says(1, "who holds it", |status| !status.holder.is_empty())
+        .await?;
+    assert_eq!(said.candidates_from, "file");
+    went(&world, &[0, 2])
+}
