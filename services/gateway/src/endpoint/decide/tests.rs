@@ -311,19 +311,27 @@ struct World {
 impl World {
     fn new(seed: u64) -> Self {
         let now = Instant::now();
-        Self {
+        let mut world = Self {
             random: fastrand::Rng::with_seed(seed),
             now,
             decider: Decider::new(settings("b"), None, now),
             reading: false,
             read: None,
             moving: false,
-            live: false,
+            live: true,
             standing: None,
             cloud: held("a", "0"),
             assignments: 0,
             verdict: 0,
-        }
+        };
+        world.decider.stream(true);
+        let effects = world.decider.tick(now);
+        world.check(effects);
+        let effects = world
+            .decider
+            .set_candidates(["a", "b", "c"].map(candidate).to_vec());
+        world.check(effects);
+        world
     }
 
     fn check(&mut self, effects: Vec<Effect>) {
@@ -391,7 +399,7 @@ impl World {
             }
             25 => {
                 let mut some: Vec<Candidate> = ["a", "b", "c"].map(candidate).to_vec();
-                some.retain(|_| self.random.u32(0..5) > 0);
+                some.retain(|_| self.random.u32(0..8) > 0);
                 self.decider.set_candidates(some)
             }
             26 => {
@@ -442,7 +450,7 @@ fn whatever_happens_in_whatever_order_nothing_is_moved_without_reason() {
     let mut moves = 0;
     for seed in 0..2_000 {
         let mut world = World::new(seed);
-        for _ in 0..120 {
+        for _ in 0..300 {
             let before = world.moving;
             world.step();
             moves += u32::from(world.moving && !before);
