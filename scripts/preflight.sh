@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Names everything that this machine lacks, one line each with how to get it, before anything is started.
+#   preflight.sh test   what the tests need, too
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -31,6 +32,11 @@ if lacks cc && lacks gcc && lacks clang; then
 fi
 if lacks git; then
     missing+=("git: apt-get install git, or dnf install git")
+fi
+
+# Only tests run the example providers.
+if [[ "${1:-}" == test ]] && ! python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1; then
+    missing+=("Python 3.10 or later with venv, for the example providers: apt-get install python3-venv, or dnf install python3")
 fi
 
 # Go builds etcd, kube-apiserver, helm and Jaeger, once. Where all are there, nobody needs it.

@@ -5,7 +5,7 @@
 # Fails if a step does. What cannot be run on this machine is skipped, and said.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-scripts/preflight.sh
+scripts/preflight.sh test
 
 readonly QUICK=${1:-}
 readonly LOGS="${GROUNDPLANE_BUILD_DIR:-.build}/logs"

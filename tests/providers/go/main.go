@@ -1,9 +1,9 @@
 // An example provider in Go: a cloud in memory that offers machines and addresses.
-//
 // Written from proto/groundplane/provider/v1/provider.proto and docs/provider.md alone. Generate the code as docs/provider.md says.
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -87,8 +87,7 @@ func page[T any](items []T, id func(T) string, size uint32, token string) ([]T, 
 
 func (p *provider) GetCapabilities(context.Context, *pb.GetCapabilitiesRequest) (*pb.GetCapabilitiesResponse, error) {
 	offered := []pb.Capability{pb.Capability_CAPABILITY_MACHINES, pb.Capability_CAPABILITY_ADDRESSES}
-	families := []string{"IPv4"}
-	return &pb.GetCapabilitiesResponse{Name: *name, Capabilities: offered, ProvesAbsence: true, AddressFamilies: families}, nil
+	return &pb.GetCapabilitiesResponse{Name: *name, Capabilities: offered, ProvesAbsence: true, AddressFamilies: []string{"IPv4"}}, nil
 }
 
 func (p *provider) machines() ([]*machines.Machine, error) {
@@ -106,12 +105,9 @@ func (p *provider) machines() ([]*machines.Machine, error) {
 }
 
 func (p *provider) ListMachines(_ context.Context, r *pb.ListMachinesRequest) (*pb.ListMachinesResponse, error) {
-	all, err := p.machines()
-	if err != nil {
-		return nil, err
-	}
+	all, broken := p.machines()
 	found, next, err := page(all, (*machines.Machine).GetProviderId, r.PageSize, r.PageToken)
-	return &pb.ListMachinesResponse{Machines: found, NextPageToken: next}, err
+	return &pb.ListMachinesResponse{Machines: found, NextPageToken: next}, cmp.Or(broken, err)
 }
 
 func (p *provider) GetMachine(_ context.Context, r *pb.GetMachineRequest) (*pb.GetMachineResponse, error) {
@@ -134,7 +130,7 @@ func (k kept) told() *pb.Reservation {
 func (p *provider) ListReservations(_ context.Context, r *pb.ListReservationsRequest) (*pb.ListReservationsResponse, error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	var all []*pb.Reservation
+	all := []*pb.Reservation{}
 	for _, reservation := range p.state.Reservations {
 		all = append(all, reservation.told())
 	}
@@ -162,8 +158,7 @@ func (p *provider) CreateReservation(ctx context.Context, r *pb.CreateReservatio
 		taken[reservation.Address] = true
 	}
 	free := p.pool.Addr().Next()
-	for taken[free.String()] {
-		free = free.Next()
+	for ; taken[free.String()]; free = free.Next() {
 	}
 	if !p.pool.Contains(free) {
 		return nil, status.Error(codes.ResourceExhausted, "every address is reserved")
