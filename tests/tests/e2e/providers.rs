@@ -4,6 +4,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use groundplane_cloud::{CloudErrorKind, Galaxy, GalaxyConfig, NodeAddresses as _};
+use groundplane_core::NodeName;
 use groundplane_core::names::{TAINT_SHUTDOWN, TAINT_UNINITIALIZED};
 use groundplane_tests::providers::{Example, Provider, machine};
 use groundplane_tests::{Corner, KubeApi, World, WorldOptions, eventually, throughout};
@@ -86,13 +88,13 @@ async fn conforms(example: Example) -> Result<()> {
     Ok(())
 }
 
-/// E82: the Python example passes what `groundplane conformance` checks, and nothing of it is left.
+/// The Python example passes what `groundplane conformance` checks, and nothing of it is left.
 #[tokio::test]
 async fn the_provider_in_python_conforms() -> Result<()> {
     conforms(Example::Python).await
 }
 
-/// E82: the Go example does, too.
+/// The Go example does, too.
 #[tokio::test]
 async fn the_provider_in_go_conforms() -> Result<()> {
     conforms(Example::Go).await
@@ -135,13 +137,13 @@ async fn serves_nodes_and_services(example: Example, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// E83: the Python example serves nodes and Services, through a `kill -9`.
+/// The Python example serves nodes and Services, through a `kill -9`.
 #[tokio::test]
 async fn the_provider_in_python_serves_nodes_and_services() -> Result<()> {
     serves_nodes_and_services(Example::Python, "pyprov").await
 }
 
-/// E83: so does the Go example.
+/// So does the Go example.
 #[tokio::test]
 async fn the_provider_in_go_serves_nodes_and_services() -> Result<()> {
     serves_nodes_and_services(Example::Go, "goprov").await
@@ -227,5 +229,38 @@ async fn a_wrong_provider_costs_nobody_an_address() -> Result<()> {
     let other = corner.addresses_of("other", 1).await?.remove(0);
     ensure!(other != web, "both have {web}");
     assert_eq!(remote.provider.reservations()?, 2);
+    Ok(())
+}
+
+/// Galaxy's contract against a server that has no code of ours: an address is attached, moves by one call, and is detached; each call may
+/// arrive twice, and late news of a node that has it no more take it from nobody; a failure has the provider's words; a provider that
+/// was killed is away, and knows everything when it is back.
+#[tokio::test]
+async fn galaxys_contract_is_spoken_as_galaxy_speaks_it() -> Result<()> {
+    let mut provider = Provider::start(Example::Galaxy, &["--nodes", "n1", "n2"]).await?;
+    let galaxy = Galaxy::new(&GalaxyConfig {
+        address: provider.target(),
+        ..GalaxyConfig::default()
+    })?;
+    let (one, two, none): (NodeName, NodeName, NodeName) = ("n1".parse()?, "n2".parse()?, "n3".parse()?);
+    let address = std::net::Ipv4Addr::new(192, 0, 2, 7);
+    for node in [&one, &one, &two] {
+        galaxy.assign(node, address).await?;
+        assert_eq!(provider.state()?, json!({"192.0.2.7": node.as_str()}));
+    }
+    galaxy.unassign(Some(&one), address).await?;
+    assert_eq!(provider.state()?, json!({"192.0.2.7": "n2"}));
+    let refused = galaxy.assign(&none, address).await.unwrap_err();
+    ensure!(refused.message == "there is no node n3", "{refused}");
+
+    provider.kill9().await?;
+    let away = galaxy.assign(&one, address).await.unwrap_err();
+    ensure!(away.is(CloudErrorKind::Unavailable), "{away:?}");
+    provider.start_again().await?;
+    assert_eq!(provider.state()?, json!({"192.0.2.7": "n2"}));
+    for node in [Some(&two), Some(&two), None] {
+        galaxy.unassign(node, address).await?;
+        assert_eq!(provider.state()?, json!({}));
+    }
     Ok(())
 }
