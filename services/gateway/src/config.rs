@@ -2,6 +2,7 @@
 
 mod check;
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -22,6 +23,9 @@ pub struct Config {
     /// Do addresses come from ipam's pools? `None`: as the driver has it.
     #[serde(skip)]
     pub pools: Option<bool>,
+    /// The external Service of the API endpoint, from the section `endpoint`. None: there is no endpoint.
+    #[serde(skip)]
+    pub external: Option<ExternalService>,
     /// Where the API server is. None: as KUBECONFIG says, else as the surroundings of the pod say.
     pub kubeconfig: Option<PathBuf>,
     /// Namespace of the lease. Empty: that of the kubeconfig's context, or of the pod.
@@ -68,6 +72,7 @@ impl Default for Config {
             cluster: None,
             driver: DriverName::default(),
             pools: None,
+            external: None,
             kubeconfig: None,
             namespace: String::new(),
             announcer: Announcer::default(),
@@ -89,6 +94,19 @@ impl Default for Config {
             lease: Lease::default(),
         }
     }
+}
+
+/// The external Service of the API endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExternalService {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The endpoint's address; `None`: as the cloud says.
+    pub address: Option<IpAddr>,
+    /// The endpoint's port.
+    pub port: u16,
 }
 
 /// What receives an address once it is reserved.

@@ -14,7 +14,7 @@
 //! file, and probes, reads and moves need no API server.
 
 mod candidate;
-mod cluster;
+pub(crate) mod cluster;
 mod decide;
 mod file;
 mod metrics;

@@ -44,5 +44,5 @@ mod testing;
 
 pub use clients::Channels;
 pub use cluster::{ConnectError, SecretError, Secrets, StoredSecret};
-pub use config::{Announcer, Config, Controllers, Lease, Lifecycle};
+pub use config::{Announcer, Config, Controllers, ExternalService, Lease, Lifecycle};
 pub use start::{StartError, start};

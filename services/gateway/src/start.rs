@@ -69,7 +69,11 @@ pub async fn start(config: Config, services: Channels, context: &Context) -> Res
     let events = Events::start(client.clone(), writer.clone(), clock, tasks, &context.metrics);
     let cluster = Cluster {
         nodes: Objects::new(Index::new(1), client.clone(), writer.clone()),
-        services: Objects::new(Index::new(service_scopes(&config).len()), client.clone(), writer),
+        services: Objects::new(
+            Index::new(service_scopes(&config).len()),
+            client.clone(),
+            writer.clone(),
+        ),
         identity: ClusterIdentity::new(config.cluster.clone()),
         client,
         leader,
@@ -85,6 +89,7 @@ pub async fn start(config: Config, services: Channels, context: &Context) -> Res
         context,
     ));
     begin(&gateway, context);
+    controllers::endpoint::start(&gateway, writer, context);
     Ok(grpc::routes(&gateway))
 }
 

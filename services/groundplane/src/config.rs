@@ -125,6 +125,7 @@ impl Config {
         let mut gateway = self.gateway.clone();
         gateway.cluster.clone_from(&self.cluster);
         gateway.driver = self.driver;
+        gateway.external = self.endpoint.external();
         gateway.pools = Some(self.cloud().addresses_from_pools());
         if let Some(path) = kubeconfig {
             gateway.kubeconfig = Some(path.to_owned());

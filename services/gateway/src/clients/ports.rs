@@ -82,6 +82,8 @@ port! {
     ensure_address(EnsureAddressRequest) -> EnsureAddressResponse within CLOUD_DEADLINE;
     /// Gives an owner's addresses back.
     release_address(ReleaseAddressRequest) -> ReleaseAddressResponse within CLOUD_DEADLINE;
+    /// Who holds the API endpoint.
+    get_endpoint(GetEndpointRequest) -> GetEndpointResponse within DEADLINE;
     /// Who has what, by pages.
     list_addresses(ListAddressesRequest) -> ListAddressesResponse within DEADLINE;
 }

@@ -198,6 +198,48 @@ impl Writer {
             .await
     }
 
+    /// Offers what we want an object to say, by server-side apply without force: what another manager has taken over is a conflict, and
+    /// stays.
+    pub(crate) async fn offer<K>(
+        &self,
+        api: &Api<K>,
+        what: &'static str,
+        name: &str,
+        part: Part,
+        object: Value,
+    ) -> Result<K, WriteError>
+    where
+        K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+    {
+        let parameters = PatchParams::apply(names::FIELD_MANAGER);
+        let patch = Patch::Apply(object);
+        let call = async {
+            match part {
+                Part::Main => api.patch(name, &parameters, &patch).await,
+                Part::Status => api.patch_status(name, &parameters, &patch).await,
+            }
+        };
+        self.gated(what, Verb::Patch, call).await
+    }
+
+    /// Deletes an object of ours by its name. That there is none is fine.
+    pub(crate) async fn remove<K>(
+        &self,
+        api: &Api<K>,
+        what: &'static str,
+        name: &str,
+    ) -> Result<(), WriteError>
+    where
+        K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+    {
+        let parameters = DeleteParams::default();
+        let call = async { api.delete(name, &parameters).await.map(drop) };
+        match self.gated(what, Verb::Delete, call).await {
+            Err(WriteError::Gone(_)) => Ok(()),
+            removed => removed,
+        }
+    }
+
     /// Makes a call if we lead, and gives it no more time than that is sure for.
     async fn gated<R>(
         &self,

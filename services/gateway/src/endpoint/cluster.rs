@@ -137,11 +137,18 @@ impl Slim for ControlNode {
 
 /// An `EndpointSlice` of `default/kubernetes`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct ServerSlice {
+pub(crate) struct ServerSlice {
     key: Key,
     uid: String,
     version: String,
     servers: Vec<ApiServer>,
+}
+
+impl ServerSlice {
+    /// The API servers that are ready.
+    pub(crate) fn servers(&self) -> &[ApiServer] {
+        &self.servers
+    }
 }
 
 impl<'de> Deserialize<'de> for ServerSlice {
@@ -224,7 +231,7 @@ impl Slim for ServerSlice {
 }
 
 /// The slices of `default/kubernetes`, and of nothing else.
-fn server_slices(client: &Client) -> Scope<ServerSlice> {
+pub(crate) fn server_slices(client: &Client) -> Scope<ServerSlice> {
     Scope {
         api: Api::namespaced(client.clone(), "default"),
         namespace: "default".into(),

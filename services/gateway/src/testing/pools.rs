@@ -163,6 +163,22 @@ impl Eip for FakeEip {
         Ok(eip::v1::ReleaseAddressResponse::default())
     }
 
+    async fn get_endpoint(
+        &self,
+        _: eip::v1::GetEndpointRequest,
+    ) -> Result<eip::v1::GetEndpointResponse, RpcError> {
+        let mut all = self.0.lock();
+        if let Some(error) = all.errors.pop_front() {
+            return Err(error);
+        }
+        Ok(eip::v1::GetEndpointResponse {
+            address: "203.0.113.9".to_owned(),
+            holder: "cloud://a".to_owned(),
+            assignment_id: "1".to_owned(),
+            ..eip::v1::GetEndpointResponse::default()
+        })
+    }
+
     async fn list_addresses(
         &self,
         _: eip::v1::ListAddressesRequest,

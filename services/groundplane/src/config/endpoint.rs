@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use groundplane_cloud::{DriverName, EndpointSelector};
+use groundplane_gateway::ExternalService;
 use groundplane_runtime::config::{HumanDuration, Problem};
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +69,18 @@ impl EndpointConfig {
         let (namespace, name) = self.service.split_once('/')?;
         let named = !namespace.is_empty() && !name.is_empty() && !name.contains('/');
         named.then(|| (namespace.to_owned(), name.to_owned()))
+    }
+
+    /// What the gateway keeps for it; `None`: no endpoint is configured.
+    pub(crate) fn external(&self) -> Option<ExternalService> {
+        self.selector()?;
+        let (namespace, name) = self.service()?;
+        Some(ExternalService {
+            namespace,
+            name,
+            address: self.address,
+            port: self.port,
+        })
     }
 
     /// What is wrong with what agents are told.

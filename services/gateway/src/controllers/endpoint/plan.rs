@@ -1,0 +1,245 @@
+//! What the external Service and its slices should say. Pure.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use groundplane_core::names;
+use serde_json::{Value, json};
+
+use crate::endpoint::ApiServer;
+
+/// The class of the external Service: nobody's, so that no load balancer, ours included, takes it for one to serve.
+const CLASS: &str = "groundplane.dev/endpoint";
+
+/// Who looks after the slices; the one of the cluster then leaves them alone.
+pub(super) const MANAGED_BY: &str = "groundplane.dev";
+
+/// What the external Service leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct External<'a> {
+    pub(super) namespace: &'a str,
+    pub(super) name: &'a str,
+    /// The endpoint.
+    pub(super) address: IpAddr,
+    pub(super) port: u16,
+    /// The API servers that are ready.
+    pub(super) servers: &'a [ApiServer],
+}
+
+impl External<'_> {
+    fn family(&self) -> &'static str {
+        family(self.address)
+    }
+
+    /// The port on the machines that most API servers listen on.
+    fn target(&self) -> u16 {
+        let mut counts: BTreeMap<u16, usize> = BTreeMap::new();
+        for server in self.servers {
+            *counts.entry(server.port).or_default() += 1;
+        }
+        let most = counts
+            .into_iter()
+            .max_by_key(|(port, count)| (*count, u16::MAX - port));
+        most.map_or(self.port, |(port, _)| port)
+    }
+
+    /// The Service: the endpoint's own port in front, which need not be the one of `default/kubernetes`, and that of the machines behind.
+    pub(super) fn service(&self) -> Value {
+        json!({
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {
+                "name": self.name,
+                "namespace": self.namespace,
+                "annotations": { names::SERVICE_MANAGED: "false" },
+            },
+            "spec": {
+                "type": "LoadBalancer",
+                "loadBalancerClass": CLASS,
+                "allocateLoadBalancerNodePorts": false,
+                "ipFamilyPolicy": "SingleStack",
+                "ipFamilies": [self.family()],
+                "ports": [{
+                    "name": "https",
+                    "protocol": "TCP",
+                    "port": self.port,
+                    "targetPort": self.target(),
+                }],
+            },
+        })
+    }
+
+    /// Its status. `Proxy`: nodes are not to answer for the address themselves, or a probe from a node would never reach its holder.
+    pub(super) fn status(&self) -> Value {
+        json!({
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": { "name": self.name, "namespace": self.namespace },
+            "status": { "loadBalancer": { "ingress": [{ "ip": self.address.to_string(), "ipMode": "Proxy" }] } },
+        })
+    }
+
+    /// Its slices, by name: one a family and port, of all slices of `default/kubernetes` together.
+    pub(super) fn slices(&self) -> BTreeMap<String, Value> {
+        let mut groups: BTreeMap<(&'static str, u16), Vec<IpAddr>> = BTreeMap::new();
+        for server in self.servers {
+            let group = groups.entry((family(server.address), server.port)).or_default();
+            if !group.contains(&server.address) {
+                group.push(server.address);
+            }
+        }
+        let slice = |((family, port), mut addresses): ((&'static str, u16), Vec<IpAddr>)| {
+            addresses.sort_unstable();
+            let name = format!("{}-{}-{port}", self.name, family.to_lowercase());
+            let endpoints: Vec<Value> = addresses
+                .iter()
+                .map(|address| json!({ "addresses": [address.to_string()], "conditions": { "ready": true } }))
+                .collect();
+            let slice = json!({
+                "apiVersion": "discovery.k8s.io/v1",
+                "kind": "EndpointSlice",
+                "metadata": {
+                    "name": name,
+                    "namespace": self.namespace,
+                    "labels": {
+                        "kubernetes.io/service-name": self.name,
+                        "endpointslice.kubernetes.io/managed-by": MANAGED_BY,
+                    },
+                },
+                "addressType": family,
+                "endpoints": endpoints,
+                "ports": [{ "name": "https", "protocol": "TCP", "port": port }],
+            });
+            (name, slice)
+        };
+        groups.into_iter().map(slice).collect()
+    }
+}
+
+fn family(address: IpAddr) -> &'static str {
+    if address.is_ipv4() { "IPv4" } else { "IPv6" }
+}
+
+/// Does `there` say everything that `wanted` says? What else it says is its own affair.
+pub(super) fn covers(there: &Value, wanted: &Value) -> bool {
+    match (there, wanted) {
+        (Value::Object(there), Value::Object(wanted)) => wanted
+            .iter()
+            .all(|(key, wanted)| there.get(key).is_some_and(|there| covers(there, wanted))),
+        (Value::Array(there), Value::Array(wanted)) => {
+            there.len() == wanted.len()
+                && there
+                    .iter()
+                    .zip(wanted)
+                    .all(|(there, wanted)| covers(there, wanted))
+        }
+        _ => there == wanted,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    fn server(address: &str, port: u16) -> ApiServer {
+        ApiServer {
+            address: address.parse().unwrap(),
+            port,
+        }
+    }
+
+    fn external(servers: &[ApiServer]) -> External<'_> {
+        External {
+            namespace: "kube-system",
+            name: "external",
+            address: "192.0.2.9".parse().unwrap(),
+            port: 443,
+            servers,
+        }
+    }
+
+    /// E75: the endpoint's port in front, the machines' behind, a class that is nobody's, and no node ports.
+    #[test]
+    fn the_service_is_as_it_should_be() {
+        let servers = [server("10.0.0.1", 6443), server("10.0.0.2", 6443)];
+        assert_eq!(
+            external(&servers).service(),
+            json!({
+                "apiVersion": "v1",
+                "kind": "Service",
+                "metadata": {
+                    "name": "external",
+                    "namespace": "kube-system",
+                    "annotations": { "groundplane.dev/managed": "false" },
+                },
+                "spec": {
+                    "type": "LoadBalancer",
+                    "loadBalancerClass": "groundplane.dev/endpoint",
+                    "allocateLoadBalancerNodePorts": false,
+                    "ipFamilyPolicy": "SingleStack",
+                    "ipFamilies": ["IPv4"],
+                    "ports": [{ "name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443 }],
+                },
+            })
+        );
+        assert_eq!(
+            external(&servers).status()["status"]["loadBalancer"],
+            json!({ "ingress": [{ "ip": "192.0.2.9", "ipMode": "Proxy" }] })
+        );
+    }
+
+    /// E74, E75: several slices of `default/kubernetes` become one a family and port, sorted, nothing twice.
+    #[test]
+    fn slices_are_merged_by_family_and_port() {
+        let servers = [
+            server("10.0.0.2", 6443),
+            server("10.0.0.1", 6443),
+            server("10.0.0.2", 6443),
+            server("2001:db8::1", 6443),
+            server("10.0.0.3", 7443),
+        ];
+        let external = external(&servers);
+        let slices = external.slices();
+        let names: Vec<&str> = slices.keys().map(String::as_str).collect();
+        assert_eq!(
+            names,
+            ["external-ipv4-6443", "external-ipv4-7443", "external-ipv6-6443"]
+        );
+        assert_eq!(external.service()["spec"]["ports"][0]["targetPort"], 6443);
+        assert_eq!(
+            slices["external-ipv4-6443"],
+            json!({
+                "apiVersion": "discovery.k8s.io/v1",
+                "kind": "EndpointSlice",
+                "metadata": {
+                    "name": "external-ipv4-6443",
+                    "namespace": "kube-system",
+                    "labels": {
+                        "kubernetes.io/service-name": "external",
+                        "endpointslice.kubernetes.io/managed-by": "groundplane.dev",
+                    },
+                },
+                "addressType": "IPv4",
+                "endpoints": [
+                    { "addresses": ["10.0.0.1"], "conditions": { "ready": true } },
+                    { "addresses": ["10.0.0.2"], "conditions": { "ready": true } },
+                ],
+                "ports": [{ "name": "https", "protocol": "TCP", "port": 6443 }],
+            })
+        );
+    }
+
+    #[test]
+    fn what_the_api_server_adds_is_no_difference() {
+        let wanted = json!({ "a": 1, "list": [{ "b": 2 }] });
+        assert!(covers(
+            &json!({ "a": 1, "list": [{ "b": 2, "c": 3 }], "d": 4 }),
+            &wanted
+        ));
+        assert!(!covers(&json!({ "a": 1, "list": [{ "b": 3 }] }), &wanted));
+        assert!(!covers(&json!({ "a": 1, "list": [{ "b": 2 }, {}] }), &wanted));
+        assert!(!covers(&json!({ "list": [{ "b": 2 }] }), &wanted));
+    }
+}
