@@ -29,8 +29,10 @@ pub(crate) enum Action {
     On(usize),
     /// An agent is killed; it starts again a while later.
     Kill(usize),
-    /// An agent is killed at the n-th step of its next moves: before or after a call.
-    KillAt(usize, u32),
+    /// Whoever takes the n-th step of moves from now on is killed at it: before or after a call.
+    KillAt(u32),
+    /// The API server changes of whoever holds the endpoint.
+    Holder(Api),
     /// The file with the candidates is lost.
     LoseFile(usize),
     /// Machines whose bit differs do not hear each other; `0`: the network is whole.
@@ -79,7 +81,7 @@ pub(crate) struct Plan {
 }
 
 /// For how long things go wrong.
-pub(crate) const FAULTS: Duration = Duration::from_secs(40);
+pub(crate) const FAULTS: Duration = Duration::from_secs(30);
 
 impl Plan {
     /// The plan of a seed.
@@ -97,7 +99,7 @@ impl Plan {
             lost: Vec::new(),
         };
         for _ in 0..random.usize(2..10) {
-            let at = millis(&mut random, 500..35_000);
+            let at = millis(&mut random, 500..25_000);
             plan.happens(&mut random, at);
         }
         plan.events.sort_by_key(|(at, _)| *at);
@@ -136,7 +138,7 @@ impl Plan {
         let other = random.usize(..self.machines);
         let end = (at + millis(random, 200..20_000)).min(FAULTS);
         let mut both = |first: Action, last: Action| self.events.extend([(at, first), (end, last)]);
-        match random.u8(..30) {
+        match random.u8(..36) {
             0..3 => both(Action::Off(one), Action::On(one)),
             3..5 => both(Action::Api(one, Api::Hung), Action::Api(one, Api::Well)),
             5..7 => both(Action::Api(one, Api::Unready), Action::Api(one, Api::Well)),
@@ -166,7 +168,14 @@ impl Plan {
                 .events
                 .extend([(at, Action::LoseFile(one)), (at, Action::Kill(one))]),
             27 => self.events.push((at, Action::Kill(one))),
-            _ => self.events.push((at, Action::KillAt(one, random.u32(1..8)))),
+            28 => self.events.push((at, Action::KillAt(random.u32(1..8)))),
+            _ => {
+                let bad = [Api::Unready, Api::Hung, Api::Stopped][random.usize(..3)];
+                self.events.push((at, Action::Holder(bad)));
+                if random.bool() {
+                    self.events.push((at, Action::KillAt(random.u32(1..8))));
+                }
+            }
         }
     }
 

@@ -45,7 +45,7 @@ impl World {
             let mut wrong = self.target_is_wrong(seen, target, now);
             if let Some(holder) = holder {
                 let held_for = since.map(|change| now - change.at);
-                wrong = wrong.or(self.holder_is_left(seen, holder, held_for, now));
+                wrong = wrong.or_else(|| self.holder_is_left(seen, holder, held_for, now));
             }
             wrong
         };
@@ -80,7 +80,10 @@ impl World {
     ) -> Option<String> {
         let node = seen.knows.iter().find(|node| node.machine == holder);
         // Who is no candidate any more is on its way out.
-        let is_going = node.map_or(seen.ever.contains(&holder), |node| node.cordoned || node.deleting);
+        let is_going = node.map_or_else(
+            || seen.ever.contains(&holder),
+            |node| node.cordoned || node.deleting,
+        );
         if is_going {
             return None;
         }

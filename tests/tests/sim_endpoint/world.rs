@@ -23,7 +23,7 @@ use super::plan::{Action, Api, Plan};
 use super::sight::Sight;
 
 /// What no longer takes effect than this after the call.
-pub(crate) const LATE: Duration = Duration::from_secs(10);
+pub(crate) const LATE: Duration = Duration::from_secs(6);
 
 /// A node, as Kubernetes tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +37,7 @@ pub(crate) struct Node {
 }
 
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "switches, each thrown by itself")]
 pub(crate) struct Machine {
     pub(crate) on: bool,
     api: Api,
@@ -50,7 +51,6 @@ pub(crate) struct Machine {
     /// The agent that runs on it.
     pub(crate) agent: Option<usize>,
     pub(crate) restart: Option<Instant>,
-    kill_at: Option<u32>,
 }
 
 /// One life of an agent, from its start until it is killed.
@@ -75,6 +75,8 @@ pub(crate) struct State {
     astray: BTreeSet<usize>,
     cloudless: BTreeSet<usize>,
     random: Rng,
+    /// Steps of moves until an agent is killed.
+    kill_at: Option<u32>,
     /// Assignments that people made.
     pub(crate) by_hand: BTreeSet<String>,
     /// Machines to which people gave it.
@@ -157,7 +159,6 @@ impl World {
                 file: None,
                 agent: None,
                 restart: None,
-                kill_at: None,
             }
         };
         let mut state = State {
@@ -168,6 +169,7 @@ impl World {
             astray: BTreeSet::new(),
             cloudless: BTreeSet::new(),
             random: Rng::with_seed(plan.seed ^ 0x9e37_79b9_7f4a_7c15),
+            kill_at: None,
             by_hand: BTreeSet::new(),
             given: BTreeSet::new(),
             decided_on: BTreeSet::new(),
@@ -259,7 +261,17 @@ impl World {
                 let again = now + Duration::from_millis(state.random.u64(50..5_000));
                 state.kill(one, Some(again));
             }
-            Action::KillAt(one, step) => state.machines[one].kill_at = Some(step),
+            Action::KillAt(step) => state.kill_at = Some(step),
+            Action::Holder(api) => {
+                for holder in self
+                    .fake
+                    .assignments()
+                    .iter()
+                    .filter_map(|one| number(&one.machine))
+                {
+                    state.machines[holder].api = api;
+                }
+            }
             Action::LoseFile(one) => {
                 state.machines[one].file = None;
                 // It may not be there yet.
@@ -306,11 +318,11 @@ impl World {
             self.act(Action::Listed(one, true));
             self.act(Action::Astray(one, false));
             self.act(Action::Cloudless(one, false));
-            self.state().machines[one].kill_at = None;
         }
         self.act(Action::Split(0));
         self.act(Action::Cloud(0));
         let mut state = self.state();
+        state.kill_at = None;
         state.cut.clear();
         state.look_at_stores(Instant::now());
     }
@@ -416,10 +428,10 @@ impl World {
             return true;
         }
         let machine = state.lives[life].machine;
-        let Some(left) = state.machines[machine].kill_at else {
+        let Some(left) = state.kill_at else {
             return false;
         };
-        state.machines[machine].kill_at = left.checked_sub(1).filter(|left| *left > 0);
+        state.kill_at = left.checked_sub(1).filter(|left| *left > 0);
         if left > 1 {
             return false;
         }
