@@ -280,7 +280,7 @@ async fn settled_but(world: &EndpointWorld, dead: usize, holder: usize) -> Resul
     Ok(())
 }
 
-/// E69, E70: every agent is killed with -9 at each step of a move: before the address is taken, when nobody has it, and when it was
+/// E69: every agent is killed with -9 at each step of a move: before the address is taken, when nobody has it, and when it was
 /// given and nobody was told. After a start, each time, one machine holds it, and a second one never did.
 #[tokio::test]
 async fn agents_killed_at_each_step_leave_one_assignment() -> Result<()> {
