@@ -107,6 +107,8 @@ pub struct ExternalService {
     pub address: Option<IpAddr>,
     /// The endpoint's port.
     pub port: u16,
+    /// Port of the machines' own API servers, where it is configured.
+    pub node_port: Option<u16>,
 }
 
 /// What receives an address once it is reserved.

@@ -22,6 +22,7 @@ mod ports;
 mod rank;
 mod run;
 mod status;
+mod values;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -34,11 +35,11 @@ use tokio::sync::watch;
 use tonic::service::Routes;
 
 pub use candidate::{ApiServer, Candidate, ClusterView, Machine};
-pub use decide::{Failure, Holding, Observation, Order, Question, Record, Report, Why};
 pub use ports::{EndpointCloud, EndpointWatch, Reports, Witness};
+pub use values::{Failure, Holding, Observation, Order, Question, Record, Report, Why};
 
 use crate::cluster::{ConnectError, connect};
-use decide::Settings;
+use values::Settings;
 
 /// The full name of what we serve.
 const SERVICE: &str = "groundplane.gateway.v1.GatewayService";
@@ -122,6 +123,26 @@ impl AgentPorts {
             witness,
         }
     }
+}
+
+/// The candidates with their ranks, and the name of the one that the cloud says holds the endpoint.
+pub(crate) fn overview(
+    view: &ClusterView,
+    endpoint: IpAddr,
+    port: Option<u16>,
+    holder: &str,
+) -> (Vec<(Candidate, u32)>, Option<String>) {
+    let candidates = candidate::candidates(view, endpoint, port);
+    let holder = candidate::holder(&candidates, holder).map(|holder| holder.node.clone());
+    let rank = |node: &str| {
+        let names = candidates.iter().map(|candidate| candidate.node.as_str());
+        rank::rank(endpoint, names, holder.as_deref(), node)
+    };
+    let ranked = candidates
+        .iter()
+        .map(|candidate| (candidate.clone(), rank(&candidate.node)))
+        .collect();
+    (ranked, holder)
 }
 
 /// Starts an agent, and returns what it serves. Waits for nothing: neither an API server nor a cloud.

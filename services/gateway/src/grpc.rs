@@ -2,6 +2,7 @@
 //!
 //! Nothing here changes anything, save the acceptance of a store. Any replica answers; what only the leader knows is said to be unknown elsewhere.
 
+mod endpoint;
 mod error;
 mod explain;
 mod lists;
@@ -45,7 +46,7 @@ impl GatewayService for GatewayApi {
         &self,
         _: Request<pb::GetEndpointStatusRequest>,
     ) -> Result<Response<pb::GetEndpointStatusResponse>, Status> {
-        Err(GatewayError::NoEndpoint.into())
+        Ok(Response::new(endpoint::status(&self.gateway).await?))
     }
 
     async fn overview(

@@ -179,7 +179,7 @@ impl Keeper {
                 .writer
                 .offer(&self.services, "services", external.name, part, wanted);
             let written = written.await.map(drop);
-            self.told(&name, written)?;
+            told(&name, written)?;
         }
         Ok(())
     }
@@ -204,31 +204,32 @@ impl Keeper {
                 .writer
                 .offer(&self.owned, "endpointslices", name, Part::Main, slice.clone());
             let written = written.await.map(drop);
-            self.told(&format!("EndpointSlice {name}"), written)?;
+            told(&format!("EndpointSlice {name}"), written)?;
         }
         let names: BTreeSet<&String> = wanted.keys().collect();
         for stale in there.iter().filter_map(|slice| slice.metadata.name.as_ref()) {
             if !names.contains(stale) {
                 let removed = self.writer.remove(&self.owned, "endpointslices", stale).await;
-                self.told(&format!("EndpointSlice {stale}"), removed)?;
+                told(&format!("EndpointSlice {stale}"), removed)?;
             }
         }
         Ok(())
     }
+}
 
-    fn told(&self, what: &str, written: Result<(), WriteError>) -> Result<(), EnsureError> {
-        match written {
-            Ok(()) => {
-                info!(what, "written for the API endpoint");
-                Ok(())
-            }
-            // Whoever leads now does it.
-            Err(WriteError::NotLeader) => Ok(()),
-            Err(error) => Err(EnsureError::Write {
-                what: what.to_owned(),
-                source: Box::new(error),
-            }),
+/// Says what was written.
+fn told(what: &str, written: Result<(), WriteError>) -> Result<(), EnsureError> {
+    match written {
+        Ok(()) => {
+            info!(what, "written for the API endpoint");
+            Ok(())
         }
+        // Whoever leads now does it.
+        Err(WriteError::NotLeader) => Ok(()),
+        Err(error) => Err(EnsureError::Write {
+            what: what.to_owned(),
+            source: Box::new(error),
+        }),
     }
 }
 

@@ -16,8 +16,8 @@ use tokio::sync::watch;
 use tracing::debug;
 
 use super::candidate::{ApiServer, ClusterView, Machine};
-use super::decide::Record;
 use super::ports::Witness;
+use super::values::Record;
 use crate::cluster::objects::{Key, Slim};
 use crate::cluster::{Change, Index, OnChange, Scope, follow};
 
@@ -184,7 +184,7 @@ impl<'de> Deserialize<'de> for ServerSlice {
         let port = ports
             .iter()
             .find(|port| port.name.as_deref() == Some("https"))
-            .or(ports.first())
+            .or_else(|| ports.first())
             .and_then(|port| port.port);
         let addresses = endpoints
             .unwrap_or_default()

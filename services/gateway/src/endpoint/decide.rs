@@ -16,164 +16,12 @@ use std::time::{Duration, Instant};
 
 use super::candidate::{self, Candidate};
 use super::rank::rank;
+use super::values::{Effect, Failure, Holding, Order, Question, Record, Report, Settings, Why};
 
 /// First pause after a call without an answer. It doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Longest pause while a verdict stands: nobody may hold the endpoint.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-
-/// The endpoint, as the cloud has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holding {
-    /// Its address.
-    pub address: IpAddr,
-    /// Provider id of the machine that holds it, and the id of the assignment; `None`: nobody.
-    pub held: Option<(String, String)>,
-    /// Provider ids of further holders. There should be none.
-    pub others: Vec<String>,
-}
-
-/// Why the endpoint should move.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// It misses its probes.
-    Dead,
-    /// Nobody holds it.
-    Unheld,
-    /// Its holder is to be left while it works.
-    Leaving,
-}
-
-/// What the last probe of an address said.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Observation {
-    /// Node; empty: the endpoint itself.
-    pub node: String,
-    /// Did it answer?
-    pub ready: bool,
-    /// Misses in a row.
-    pub misses: u32,
-    /// What went wrong.
-    pub detail: String,
-    /// How long ago, when it was told.
-    pub age: Duration,
-    /// How long it took.
-    pub took: Duration,
-}
-
-/// What `health` says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
-    /// The node that should hold the endpoint.
-    pub move_to: Option<String>,
-    /// Why.
-    pub why: Option<Why>,
-    /// For people.
-    pub reason: String,
-    /// From the last answer to the verdict.
-    pub detected_after: Duration,
-    /// The request that this is about.
-    pub revision: u64,
-    /// Number of the verdict.
-    pub verdict: u64,
-    /// What was seen.
-    pub observations: Vec<Observation>,
-}
-
-/// What `health` is asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Question {
-    /// The endpoint.
-    pub endpoint: SocketAddr,
-    /// Node that holds it.
-    pub holder: Option<String>,
-    /// It is held by no candidate.
-    pub holder_unknown: bool,
-    /// Who could.
-    pub candidates: Vec<Candidate>,
-    /// Number of this request.
-    pub revision: u64,
-}
-
-/// A call that failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// A race was lost: read again, judge again.
-    Changed(String),
-    /// No answer, or a promise of one later: it may or may not have happened.
-    Unanswered(String),
-    /// It will not be, until something changes.
-    Refused(String),
-}
-
-impl Failure {
-    /// In words.
-    pub fn text(&self) -> &str {
-        match self {
-            Self::Changed(text) | Self::Unanswered(text) | Self::Refused(text) => text,
-        }
-    }
-}
-
-/// A move to make.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Order {
-    /// The endpoint.
-    pub address: IpAddr,
-    /// Provider id of the machine that shall hold it.
-    pub to: String,
-    /// The assignment that this was decided on.
-    pub assignment: Option<String>,
-}
-
-/// A move that was made or tried.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// Node, or provider id, that held it; empty: nobody.
-    pub from: String,
-    /// Node that was to hold it.
-    pub to: String,
-    /// Why.
-    pub reason: String,
-    /// `moved`, `lost the race`, or what went wrong.
-    pub outcome: String,
-    /// Did it?
-    pub moved: bool,
-    /// From the endpoint's last answer to the verdict.
-    pub detection: Duration,
-    /// From the verdict until now.
-    pub took: Duration,
-}
-
-/// What is to be done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Effect {
-    /// Ask `health` this from now on.
-    Ask(Question),
-    /// Read the endpoint.
-    Read,
-    /// Move it.
-    Move(Order),
-    /// Keep the candidates for a start without an API server.
-    Remember,
-    /// Tell of a move.
-    Tell(Record),
-    /// A verdict was given.
-    Judged,
-}
-
-/// What an agent is told.
-#[derive(Clone, Debug)]
-pub(super) struct Settings {
-    /// Name of its node.
-    pub(super) node: String,
-    /// Port of the endpoint.
-    pub(super) port: u16,
-    /// What each rank waits longer.
-    pub(super) step: Duration,
-    /// Between two reads where nothing happens.
-    pub(super) refresh: Duration,
-}
 
 /// A verdict that is acted on.
 #[derive(Clone, Debug)]
@@ -203,6 +51,10 @@ enum Phase {
 
 /// One agent's decisions.
 #[derive(Debug)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, and any of them may hold"
+)]
 pub(super) struct Decider {
     settings: Settings,
     candidates: Vec<Candidate>,
@@ -577,7 +429,7 @@ impl Decider {
     }
 
     /// A move ended.
-    pub(super) fn was_moved(&mut self, outcome: Result<(), Failure>, now: Instant) -> Vec<Effect> {
+    pub(super) fn was_moved(&mut self, outcome: &Result<(), Failure>, now: Instant) -> Vec<Effect> {
         let mut verdict = match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Moving(verdict) => verdict,
             phase => {
@@ -589,7 +441,7 @@ impl Decider {
             from: verdict.from.clone(),
             to: verdict.to.node.clone(),
             reason: verdict.reason.clone(),
-            outcome: match &outcome {
+            outcome: match outcome {
                 Ok(()) => "moved".to_owned(),
                 Err(Failure::Changed(_)) => "lost the race".to_owned(),
                 Err(failure) => failure.text().to_owned(),
@@ -599,23 +451,19 @@ impl Decider {
             took: now.saturating_duration_since(verdict.at),
         };
         let first = verdict.failures == 0;
-        match outcome {
-            Err(Failure::Unanswered(_)) => {
-                let wait = pause(verdict.failures);
-                verdict.failures = verdict.failures.saturating_add(1);
-                verdict.open = true;
-                self.phase = Phase::Waiting(now + wait, verdict);
-                if first {
-                    vec![Effect::Tell(record)]
-                } else {
-                    Vec::new()
-                }
-            }
-            _ => {
-                let mut effects = vec![Effect::Tell(record)];
-                effects.extend(self.read());
-                effects
-            }
+        if !matches!(outcome, Err(Failure::Unanswered(_))) {
+            let mut effects = vec![Effect::Tell(record)];
+            effects.extend(self.read());
+            return effects;
+        }
+        let wait = pause(verdict.failures);
+        verdict.failures = verdict.failures.saturating_add(1);
+        verdict.open = true;
+        self.phase = Phase::Waiting(now + wait, verdict);
+        if first {
+            vec![Effect::Tell(record)]
+        } else {
+            Vec::new()
         }
     }
 }

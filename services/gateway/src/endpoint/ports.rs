@@ -14,7 +14,7 @@ use groundplane_runtime::grpc::{Channel, RpcError};
 use tokio::sync::mpsc;
 use tonic::{Request, Status};
 
-use super::decide::{Failure, Holding, Observation, Order, Question, Record, Report, Why};
+use super::values::{Failure, Holding, Observation, Order, Question, Record, Report, Why};
 
 /// A read takes no longer: while it hangs, nobody may hold the endpoint.
 const READ_DEADLINE: Duration = Duration::from_secs(5);

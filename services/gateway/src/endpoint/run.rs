@@ -19,11 +19,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::candidate::{self, ClusterView};
-use super::decide::{Decider, Effect, Failure, Holding, Question, Record, Report};
+use super::decide::Decider;
 use super::file::Remembered;
 use super::metrics::AgentMetrics;
 use super::ports::{EndpointWatch, Reports};
 use super::status::{Moves, Status};
+use super::values::{Effect, Failure, Holding, Question, Record, Report};
 use super::{AgentConfig, AgentPorts};
 use crate::backoff::Backoff;
 
@@ -74,7 +75,9 @@ impl Agent {
     pub(super) fn new(config: AgentConfig, ports: AgentPorts, context: &Context) -> Self {
         let now = Instant::now().into_std();
         let remembered = config.candidates_file.as_deref().and_then(Remembered::load);
-        let known = config.address.or(remembered.as_ref().map(|known| known.endpoint));
+        let known = config
+            .address
+            .or_else(|| remembered.as_ref().map(|known| known.endpoint));
         let mut agent = Self {
             decider: Decider::new(config.settings(), known, now),
             config,
@@ -163,7 +166,7 @@ impl Agent {
                 self.look();
                 Vec::new()
             }
-            Input::Moved(outcome) => self.decider.was_moved(outcome, now),
+            Input::Moved(outcome) => self.decider.was_moved(&outcome, now),
         }
     }
 
@@ -285,7 +288,11 @@ impl Agent {
             told_at: Some(Instant::now()),
             moves: self.moves.clone(),
             from_file: self.from_file,
-            problem: self.decider.problem().map(str::to_owned).or(self.problem.clone()),
+            problem: self
+                .decider
+                .problem()
+                .map(str::to_owned)
+                .or_else(|| self.problem.clone()),
         };
         *self.status.write() = status;
     }
@@ -304,7 +311,7 @@ async fn store((gate, number): (Arc<Mutex<u64>>, u64), path: PathBuf, remembered
     match written {
         Ok(Ok(())) => debug!(path = shown, "candidates stored"),
         Ok(Err(error)) => {
-            warn!(path = shown, %error, "candidates cannot be stored; a restart without an API server will know none")
+            warn!(path = shown, %error, "candidates cannot be stored; a restart without an API server will know none");
         }
         Err(error) => warn!(path = shown, %error, "candidates cannot be stored"),
     }

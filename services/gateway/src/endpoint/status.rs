@@ -16,7 +16,7 @@ use tonic::service::Routes;
 use tonic::{Request, Response, Status as GrpcStatus};
 
 use super::candidate::Candidate;
-use super::decide::{Holding, Observation, Record, Report};
+use super::values::{Holding, Observation, Record, Report};
 
 /// The last moves, newest first, each with when it ended.
 pub(super) type Moves = VecDeque<(Timestamp, Record)>;

@@ -7,10 +7,8 @@ use tonic::Status;
 /// A call that failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum GatewayError {
-    /// No controller for the API endpoint yet.
-    #[error(
-        "this release has no endpoint controller; point clients at a load balancer or a virtual IP of your own"
-    )]
+    /// There is no API endpoint.
+    #[error("no API endpoint is configured; write `endpoint.tag` or `endpoint.address`")]
     NoEndpoint,
     /// A kind of object that we do not explain.
     #[error("`{0}` is no kind that can be explained; ask for `service` or `node`")]
@@ -46,18 +44,17 @@ pub(super) enum GatewayError {
 impl Kinded for GatewayError {
     fn kind(&self) -> ErrorKind {
         match self {
-            Self::NoEndpoint => ErrorKind::Unsupported,
             Self::Kind(_) | Self::NoStore => ErrorKind::Invalid,
             Self::NotFound { .. } => ErrorKind::NotFound,
             Self::NotSynced | Self::NoCluster | Self::NotLeader | Self::Adopting => ErrorKind::Unavailable,
-            Self::OtherStore { .. } => ErrorKind::Precondition,
+            Self::NoEndpoint | Self::OtherStore { .. } => ErrorKind::Precondition,
             Self::Service(error) => error.kind,
         }
     }
 
     fn reason(&self) -> &'static str {
         match self {
-            Self::NoEndpoint => "NO_ENDPOINT_CONTROLLER",
+            Self::NoEndpoint => "ENDPOINT_NOT_CONFIGURED",
             Self::Kind(_) => "UNKNOWN_KIND",
             Self::NotFound { .. } => "OBJECT_NOT_FOUND",
             Self::NotSynced => "NOT_SYNCED",

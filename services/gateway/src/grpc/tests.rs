@@ -183,10 +183,45 @@ async fn only_the_store_that_is_there_can_be_accepted_and_only_by_the_leader() {
 }
 
 #[tokio::test]
-async fn what_comes_later_says_so() {
+async fn without_an_endpoint_there_is_nothing_to_tell() {
     let world = World::new(Config::default());
     let answer = api(&world)
         .get_endpoint_status(Request::new(pb::GetEndpointStatusRequest {}))
         .await;
-    assert_eq!(answer.unwrap_err().code(), Code::Unimplemented);
+    assert_eq!(answer.unwrap_err().code(), Code::FailedPrecondition);
+}
+
+/// A gateway tells who holds the endpoint and who could, by name, and probes nobody.
+#[tokio::test]
+async fn a_gateway_knows_who_holds_the_endpoint() {
+    let world = World::new(Config {
+        external: Some(crate::config::ExternalService {
+            namespace: "kube-system".to_owned(),
+            name: "external".to_owned(),
+            address: None,
+            port: 443,
+            node_port: Some(7443),
+        }),
+        ..Config::default()
+    });
+    for (name, role) in [("a", "node-role.kubernetes.io/control-plane"), ("b", "worker")] {
+        world.node(json!({
+            "metadata": { "name": name, "labels": { role: "" } },
+            "spec": { "providerID": format!("cloud://{name}") },
+            "status": { "addresses": [{ "type": "InternalIP", "address": "10.0.0.1" }] },
+        }));
+    }
+    let answer = api(&world)
+        .get_endpoint_status(Request::new(pb::GetEndpointStatusRequest {}))
+        .await
+        .unwrap()
+        .into_inner();
+    assert_eq!(
+        (answer.address.as_str(), answer.holder.as_str()),
+        ("203.0.113.9:443", "a")
+    );
+    assert_eq!(answer.candidates.len(), 1);
+    assert_eq!(answer.candidates[0].address, "10.0.0.1:7443");
+    assert_eq!(answer.candidates[0].probe, None);
+    assert_eq!(answer.problem, "");
 }

@@ -80,6 +80,7 @@ impl EndpointConfig {
             name,
             address: self.address,
             port: self.port,
+            node_port: self.node_port,
         })
     }
 

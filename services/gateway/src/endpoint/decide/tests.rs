@@ -1,4 +1,5 @@
 use super::*;
+use crate::endpoint::Observation;
 
 const STEP: Duration = Duration::from_millis(500);
 
@@ -129,7 +130,7 @@ fn a_verdict_leads_to_one_move_of_what_was_read() {
         [],
         "said again, and in work"
     );
-    let effects = decider.was_moved(Ok(()), now + STEP);
+    let effects = decider.was_moved(&Ok(()), now + STEP);
     assert!(matches!(&effects[..], [Effect::Tell(record), Effect::Read]
         if record.moved && record.from == "a" && record.to == "b" && record.took == STEP));
     let effects = decider.was_read(Ok(held("b", "2")), now);
@@ -238,7 +239,7 @@ fn a_gap_that_we_may_have_made_is_closed_by_us() {
     decider.hear(dead(&decider, 1, "b"), now);
     decider.was_read(Ok(held("a", "1")), now);
     decider.was_read(Ok(held("a", "1")), now);
-    let effects = decider.was_moved(Err(Failure::Unanswered("500".to_owned())), now);
+    let effects = decider.was_moved(&Err(Failure::Unanswered("500".to_owned())), now);
     assert!(matches!(&effects[..], [Effect::Tell(record)] if !record.moved));
     let soon = decider.deadline().unwrap();
     assert_eq!(soon, now + FIRST_PAUSE);
@@ -255,7 +256,7 @@ fn after_a_lost_race_the_next_verdict_is_waited_for() {
     decider.hear(dead(&decider, 1, "b"), now);
     decider.was_read(Ok(held("a", "1")), now);
     decider.was_read(Ok(held("a", "1")), now);
-    let effects = decider.was_moved(Err(Failure::Changed("it is not there".to_owned())), now);
+    let effects = decider.was_moved(&Err(Failure::Changed("it is not there".to_owned())), now);
     assert!(
         matches!(&effects[..], [Effect::Tell(record), Effect::Read] if record.outcome == "lost the race")
     );
@@ -395,7 +396,7 @@ impl World {
                         Ok(())
                     }
                 };
-                self.decider.was_moved(outcome, now)
+                self.decider.was_moved(&outcome, now)
             }
             25 => {
                 let mut some: Vec<Candidate> = ["a", "b", "c"].map(candidate).to_vec();

@@ -1,0 +1,105 @@
+//! Who holds the API endpoint, as a gateway can tell: from eip and from the cluster's nodes. Probes are the agents' affair.
+
+use std::net::{IpAddr, SocketAddr};
+
+use groundplane_proto::eip::v1::GetEndpointRequest;
+use groundplane_proto::gateway::v1 as pb;
+
+use super::GatewayError;
+use crate::cluster::objects::{AddressType, NodeObject};
+use crate::endpoint::{ClusterView, Machine, overview};
+use crate::gateway::Gateway;
+
+/// Nodes with one of these are of the control plane.
+const ROLES: [&str; 2] = [
+    "node-role.kubernetes.io/control-plane",
+    "node-role.kubernetes.io/master",
+];
+/// The taint of a node that is cordoned.
+const CORDONED: &str = "node.kubernetes.io/unschedulable";
+
+pub(super) async fn status(gateway: &Gateway) -> Result<pb::GetEndpointStatusResponse, GatewayError> {
+    let Some(external) = &gateway.config.external else {
+        return Err(GatewayError::NoEndpoint);
+    };
+    let cluster = gateway
+        .cluster
+        .identity
+        .get()
+        .ok_or(GatewayError::NoCluster)?
+        .to_string();
+    let read = gateway
+        .services
+        .eip
+        .get_endpoint(GetEndpointRequest { cluster })
+        .await?;
+    let mut answer = pb::GetEndpointStatusResponse {
+        holder: read.holder.clone(),
+        read_at: read.read_at,
+        candidates_from: "cluster".to_owned(),
+        ..pb::GetEndpointStatusResponse::default()
+    };
+    if !read.other_assignments.is_empty() {
+        let others: Vec<&str> = read
+            .other_assignments
+            .iter()
+            .map(|other| other.holder.as_str())
+            .collect();
+        answer.problem = format!(
+            "several machines hold the endpoint ({}, {}); nothing is moved until all but one are taken away",
+            read.holder,
+            others.join(", ")
+        );
+    }
+    let Ok(address) = read.address.parse::<IpAddr>() else {
+        return Ok(answer);
+    };
+    answer.address = SocketAddr::new(address, external.port).to_string();
+    let view = ClusterView {
+        machines: gateway
+            .cluster
+            .nodes
+            .index
+            .all()
+            .iter()
+            .filter(|node| ROLES.iter().any(|role| node.labels.get(role).is_some()))
+            .map(|node| machine(node))
+            .collect(),
+        servers: Vec::new(),
+    };
+    let (candidates, holder) = overview(&view, address, external.node_port, &read.holder);
+    if let Some(holder) = holder {
+        answer.holder = holder;
+    }
+    let rows = candidates
+        .into_iter()
+        .map(|(candidate, rank)| pb::EndpointCandidate {
+            node: candidate.node,
+            provider_id: candidate.provider_id,
+            address: candidate.address.to_string(),
+            cordoned: candidate.cordoned,
+            deleting: candidate.deleting,
+            rank,
+            probe: None,
+        });
+    answer.candidates = rows.collect();
+    Ok(answer)
+}
+
+fn machine(node: &NodeObject) -> Machine {
+    let of = |kind: AddressType| {
+        let addresses = node.addresses.iter();
+        addresses
+            .filter(move |address| address.kind == kind)
+            .filter_map(|address| address.address.parse().ok())
+    };
+    Machine {
+        node: node.name().to_owned(),
+        provider_id: node.provider_id.to_string(),
+        addresses: of(AddressType::InternalIp)
+            .chain(of(AddressType::ExternalIp))
+            .collect(),
+        cordoned: node.taint(CORDONED).is_some(),
+        deleting: node.deleting,
+    }
+}
