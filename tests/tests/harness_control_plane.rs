@@ -11,12 +11,11 @@ use kube::Api;
 use pretty_assertions::assert_eq;
 
 /// One request on a new connection, as a probe does it.
-async fn probe(address: std::net::SocketAddr, authority: &std::path::Path) -> Result<u16, reqwest::Error> {
-    let authority = std::fs::read(authority).unwrap();
+async fn probe(address: std::net::SocketAddr, authority: &[u8]) -> Result<u16, reqwest::Error> {
     let http = reqwest::Client::builder()
         .no_proxy()
         .timeout(Duration::from_secs(2))
-        .tls_certs_only(reqwest::Certificate::from_pem_bundle(&authority)?)
+        .tls_certs_only(reqwest::Certificate::from_pem_bundle(authority)?)
         .resolve(SERVER_NAME, address)
         .build()?;
     let url = format!("https://{SERVER_NAME}:{}/readyz", address.port());
@@ -27,7 +26,7 @@ async fn probe(address: std::net::SocketAddr, authority: &std::path::Path) -> Re
 async fn machines_fail_in_every_way_and_the_endpoint_follows_its_holder() -> Result<()> {
     groundplane_tests::tls::install();
     let mut world = EndpointOptions::default().start_without_agents("harness").await?;
-    let authority = world.plane.authority();
+    let authority = std::fs::read(world.plane.authority())?;
     let endpoint = world.endpoint();
     assert!(
         probe(endpoint, &authority).await.unwrap_err().is_timeout(),

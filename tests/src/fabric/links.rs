@@ -146,6 +146,7 @@ async fn pump(
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "these tasks end with their test's runtime")]
 mod tests {
     use std::net::Ipv4Addr;
 

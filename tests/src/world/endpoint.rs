@@ -9,9 +9,10 @@
 //! ```
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use groundplane_proto::FILE_DESCRIPTOR_SET;
 use groundplane_proto::gateway::v1::gateway_service_client::GatewayServiceClient;
 use groundplane_proto::gateway::v1::{GetEndpointStatusRequest, GetEndpointStatusResponse};
@@ -203,20 +204,20 @@ impl EndpointWorld {
             self.address(),
             |holders| matches!(holders, [holder] if !left.contains(&holder.device)),
         );
-        match timeout(PATIENCE, moved).await {
-            Ok(holders) => {
-                let holder = holders.first().context("nobody holds it")?.device;
-                self.number_of(holder)
-                    .context("a machine of somebody else holds it")
-            }
-            Err(_) => {
-                let mut said = String::new();
-                for number in 0..MEMBERS {
-                    said.push_str(&format!("\nagent {number}: {:?}", self.status(number).await));
-                }
-                anyhow::bail!("the endpoint is still at {:?}{said}", self.holders())
-            }
+        if let Ok(holders) = timeout(PATIENCE, moved).await {
+            let holder = holders.first().context("nobody holds it")?.device;
+            return self
+                .number_of(holder)
+                .context("a machine of somebody else holds it");
         }
+        let mut said = Vec::new();
+        for number in 0..MEMBERS {
+            said.push(self.status(number).await);
+        }
+        bail!(
+            "the endpoint is still at {:?}; the agents say {said:#?}",
+            self.holders()
+        )
     }
 
     /// That there never were two holders, and that there is one now.
@@ -316,16 +317,16 @@ impl EndpointWorld {
 
     /// The configuration of agent `number`.
     fn config(&self, number: usize) -> Result<String> {
-        let kubeconfig = self.plane.connection(number)?.kubeconfig(User::Admin);
         Ok(format!(
             "cluster: {name:?}\n{driver}endpoint:\n  tag: {name:?}\n  port: {port}\n  nodePort: {port}\n  refresh: 1s\n  \
-             candidatesFile: {candidates:?}\n{endpoint}\
-             health:\n  probe: {{caFile: {authority:?}, serverName: {SERVER_NAME}}}\n{health}gateway:\n  kubeconfig: {kubeconfig:?}\n",
+             candidatesFile: {candidates}\n{endpoint}\
+             health:\n  probe: {{caFile: {authority}, serverName: {SERVER_NAME}}}\n{health}gateway:\n  kubeconfig: {kubeconfig}\n",
             name = self.name,
             driver = self.driver(),
             port = self.endpoint.port(),
-            candidates = self.state.join(&format!("candidates-{number}.json")),
-            authority = self.plane.authority(),
+            candidates = quoted(&self.state.join(&format!("candidates-{number}.json"))),
+            authority = quoted(&self.plane.authority()),
+            kubeconfig = quoted(&self.plane.connection(number)?.kubeconfig(User::Admin)),
             endpoint = self.options.endpoint,
             health = self.options.health,
         ))
@@ -466,4 +467,9 @@ impl EndpointWorld {
         let what = format!("machine {of} is {}ready", if ready { "" } else { "not " });
         self.says(number, &what, seen).await.map(drop)
     }
+}
+
+/// A path as YAML writes it.
+fn quoted(path: &Path) -> String {
+    format!("{:?}", path.display().to_string())
 }

@@ -216,11 +216,11 @@ async fn the_leader_dies_with_the_holder() -> Result<()> {
     let sockets = tempfile::tempdir()?;
     let leader = Launch::new("all")?;
     let config = format!(
-        "cluster: leader\n{}ipam:\n  store: {{kind: redb, path: {:?}}}\ngateway:\n  kubeconfig: {:?}\n  namespace: default\n  \
+        "cluster: leader\n{}ipam:\n  store: {{kind: redb, path: \"{}\"}}\ngateway:\n  kubeconfig: \"{}\"\n  namespace: default\n  \
          nodePrefix: none-\n  lease: {{duration: 10m, retry: 1s}}\n",
         world.driver(),
-        leader.folder().join("ipam.redb"),
-        connection.kubeconfig(User::Admin),
+        leader.folder().join("ipam.redb").display(),
+        connection.kubeconfig(User::Admin).display(),
     );
     let leader = leader
         .config(config)
