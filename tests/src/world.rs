@@ -225,10 +225,7 @@ impl WorldOptions {
         cloud: Option<&CloudCorner>,
     ) -> String {
         let name = corner.name();
-        let driver = cloud.map_or_else(
-            || self.driver.clone(),
-            |cloud| cloud.project.config(&cloud.token),
-        );
+        let driver = cloud.map_or_else(|| self.driver.clone(), |cloud| cloud.project.config(&cloud.token));
         format!(
             "cluster: {name:?}\n{driver}{pools}\nipam:\n  store: {{kind: redb, path: \"{store}\"}}\n  cooldown: {cooldown}\ngateway:\n  kubeconfig: \"{kubeconfig}\"\n  \
              namespaces: [{name:?}]\n  nodePrefix: \"{name}-\"\n  namespace: {name:?}\n  lease: {{duration: 5s, retry: 500ms}}\n  resync: 1s\n  \

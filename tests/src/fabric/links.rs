@@ -146,7 +146,10 @@ async fn pump(
 }
 
 #[cfg(test)]
-#[allow(clippy::disallowed_methods, reason = "these tasks end with their test's runtime")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "these tasks end with their test's runtime"
+)]
 mod tests {
     use std::net::Ipv4Addr;
 
