@@ -107,8 +107,8 @@ async fn start() -> Result<Process> {
     std::fs::write(&script, text)?;
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o700))?;
     let yaml = format!(
-        "cluster: full\npools: [{{name: all, addresses: [\"10.0.0.0/8\"]}}]\nipam: {{store: {{kind: redb, path: {:?}}}}}\n",
-        launch.folder().join("ipam.redb")
+        "cluster: full\npools: [{{name: all, addresses: [\"10.0.0.0/8\"]}}]\nipam: {{store: {{kind: redb, path: \"{}\"}}}}\n",
+        launch.folder().join("ipam.redb").display()
     );
     let ipam = launch.program(script).config(yaml).start()?;
     ipam.ready().await?;

@@ -124,7 +124,10 @@ async fn serves_nodes_and_services(example: Example, name: &str) -> Result<()> {
     remote.provider.start_again().await?;
     let other = remote.corner().addresses_of("other", 1).await?.remove(0);
     ensure!(other != web, "both have {web}");
-    assert_eq!(remote.corner().addresses_of("web", 1).await?, [web.clone()]);
+    assert_eq!(
+        remote.corner().addresses_of("web", 1).await?,
+        std::slice::from_ref(&web)
+    );
     assert_eq!(remote.provider.reservations()?, 2);
 
     remote.corner().delete_service("other").await?;
