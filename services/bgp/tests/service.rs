@@ -8,10 +8,7 @@
 
 use groundplane_bgp::{Config, start};
 use groundplane_cloud::testing::{FakeCloud, Operation};
-use groundplane_cloud::{
-    BgpProject, Cloud, CloudConfig, Neighbors, Peer, StaticBgp,
-    StaticConfig, connect,
-};
+use groundplane_cloud::{BgpProject, Cloud, CloudConfig, Neighbors, Peer, StaticBgp, StaticConfig, connect};
 use groundplane_core::ErrorKind;
 use groundplane_proto::FILE_DESCRIPTOR_SET;
 use groundplane_proto::bgp::v1 as proto;

@@ -35,7 +35,10 @@ fn check(what: &'static str, text: &str, slash: bool) -> Result<(), ParseNameErr
         return Err(ParseNameError::TooLong(what, text.len()));
     }
     // Nearly every name, read quickly: this is asked several times for each call.
-    if text.bytes().all(|byte| byte.is_ascii_graphic() && (byte != b'/' || slash)) {
+    if text
+        .bytes()
+        .all(|byte| byte.is_ascii_graphic() && (byte != b'/' || slash))
+    {
         return Ok(());
     }
     let bad = |c: char| c.is_control() || c.is_whitespace() || (c == '/' && !slash);

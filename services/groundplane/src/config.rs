@@ -107,7 +107,9 @@ impl Config {
             node: node.to_owned(),
             // eip wants one, and does not ask which: the endpoint is told by its tag or address.
             cluster: cluster.unwrap_or_else(|| "this".to_owned()),
-            kubeconfig: kubeconfig.map(Path::to_owned).or(self.gateway.kubeconfig.clone()),
+            kubeconfig: kubeconfig
+                .map(Path::to_owned)
+                .or_else(|| self.gateway.kubeconfig.clone()),
             address: endpoint.address,
             port: endpoint.port,
             node_port: endpoint.node_port,

@@ -94,7 +94,9 @@ struct Move {
     reason: String,
     outcome: String,
     detection_seconds: Option<f64>,
-    move_seconds: Option<f64>,
+    /// Of the move itself, from the verdict on.
+    #[serde(rename = "moveSeconds")]
+    seconds: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -144,7 +146,7 @@ impl From<pb::GetEndpointStatusResponse> for Endpoint {
                     reason: one.reason,
                     outcome: one.outcome,
                     detection_seconds: seconds(one.detection),
-                    move_seconds: seconds(one.r#move),
+                    seconds: seconds(one.r#move),
                 })
                 .collect(),
         }
@@ -207,7 +209,7 @@ impl Show for Endpoint {
                     one.to.clone(),
                     one.outcome.clone(),
                     told(one.detection_seconds),
-                    told(one.move_seconds),
+                    told(one.seconds),
                     one.reason.clone(),
                 ]
             }));
