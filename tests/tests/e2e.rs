@@ -22,6 +22,8 @@ mod config;
 mod crashes;
 #[path = "e2e/disk_full.rs"]
 mod disk_full;
+#[path = "e2e/endpoint.rs"]
+mod endpoint;
 #[path = "e2e/failover.rs"]
 mod failover;
 #[path = "e2e/faults.rs"]

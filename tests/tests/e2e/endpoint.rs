@@ -1,0 +1,146 @@
+//! The external Service of the API endpoint, on a real API server. What agents do is in `failover`.
+
+use anyhow::{Context as _, Result, ensure};
+use groundplane_sandbox::{ProjectOptions, ReservationOptions};
+use groundplane_tests::kube_api::KubeApi;
+use groundplane_tests::{WorldOptions, chart, eventually};
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+/// Gives the gateway what the chart gives it where an endpoint is configured.
+async fn grant(client: &Client, service: &str) -> Result<()> {
+    let service = format!("config.endpoint.service={service}");
+    let objects = chart::render(&["--set", "config.endpoint.tag=x", "--set", &service]).await?;
+    let apply = PatchParams::apply("chart").force();
+    for role in chart::of_kind::<Role>(&objects)? {
+        let name = role.metadata.name.clone().context("no name")?;
+        if name.ends_with("-endpoint") {
+            let namespace = role.metadata.namespace.clone().context("no namespace")?;
+            let api: Api<Role> = Api::namespaced(client.clone(), &namespace);
+            api.patch(&name, &apply, &Patch::Apply(&role)).await?;
+        }
+    }
+    for binding in chart::of_kind::<RoleBinding>(&objects)? {
+        let name = binding.metadata.name.clone().context("no name")?;
+        if name.ends_with("-endpoint") {
+            let namespace = binding.metadata.namespace.clone().context("no namespace")?;
+            let api: Api<RoleBinding> = Api::namespaced(client.clone(), &namespace);
+            api.patch(&name, &apply, &Patch::Apply(&binding)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// A slice of a Service in `default`. The API server of the tests publishes none of its own, since it listens on loopback.
+async fn add_slice(client: &Client, name: &str, service: &str, address: &str, port: u16) -> Result<()> {
+    let api: Api<EndpointSlice> = Api::namespaced(client.clone(), "default");
+    let slice = serde_json::from_value(json!({
+        "metadata": { "name": name, "labels": { "kubernetes.io/service-name": service } },
+        "addressType": "IPv4",
+        "endpoints": [{ "addresses": [address], "conditions": { "ready": true } }],
+        "ports": [{ "name": "https", "port": port }],
+    }))?;
+    api.create(&PostParams::default(), &slice).await?;
+    Ok(())
+}
+
+/// E74, E75, E77: the Service has the endpoint's own port in front and the API server's behind, a class that nobody serves, and a slice
+/// with the API servers of `default/kubernetes` and nobody else's. Written once; our own Service controller leaves it alone.
+#[tokio::test]
+async fn the_external_service_leads_to_the_api_servers_alone() -> Result<()> {
+    let corner = KubeApi::shared().await?.corner("external").await?;
+    let client = corner.client();
+    let namespace = corner.namespace().to_owned();
+    grant(&client, &format!("{namespace}/external")).await?;
+    // Two slices of default/kubernetes, and another Service's beside them, which must not count.
+    let beside: Api<EndpointSlice> = Api::namespaced(client.clone(), "default");
+    let names = ["one", "two", "other"].map(|suffix| corner.node_name(suffix));
+    add_slice(&client, &names[0], "kubernetes", "10.0.0.1", 7443).await?;
+    add_slice(&client, &names[1], "kubernetes", "10.0.0.2", 7443).await?;
+    add_slice(&client, &names[2], "other", "10.9.9.9", 9999).await?;
+    let section = format!("endpoint: {{tag: the-api, port: 443, service: \"{namespace}/external\"}}\n");
+    let options = WorldOptions::equinix(ProjectOptions::default()).section(&section);
+    let world = options.start_in(corner).await?;
+    world.ready().await?;
+    let reservation = world
+        .project()?
+        .add_reservation(ReservationOptions::tagged(["the-api"]));
+    let endpoint = reservation.address.context("it has no address")?.to_string();
+    let services: Api<Service> = Api::namespaced(client.clone(), &namespace);
+    let service = eventually("the external Service has its address", async || {
+        let service = services.get("external").await?;
+        let ingress = service
+            .status
+            .as_ref()
+            .and_then(|status| status.load_balancer.as_ref()?.ingress.as_ref()?.first());
+        ensure!(
+            ingress.and_then(|ingress| ingress.ip.as_ref()) == Some(&endpoint),
+            "{service:?}"
+        );
+        ensure!(
+            ingress.and_then(|ingress| ingress.ip_mode.as_deref()) == Some("Proxy"),
+            "{service:?}"
+        );
+        Ok(service)
+    })
+    .await?;
+    let spec = service.spec.context("no spec")?;
+    assert_eq!(
+        spec.load_balancer_class.as_deref(),
+        Some("groundplane.dev/endpoint")
+    );
+    assert_eq!(spec.selector, None);
+    let shown = spec.ports.context("no ports")?;
+    assert_eq!(shown.len(), 1);
+    assert_eq!((shown[0].port, shown[0].node_port), (443, None));
+    assert_eq!(serde_json::to_value(&shown[0].target_port)?, json!(7443));
+    assert_eq!(
+        service.metadata.finalizers, None,
+        "our own controller has taken it"
+    );
+    let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), &namespace);
+    let mine = ListParams::default().labels("kubernetes.io/service-name=external");
+    let slice = eventually("its slice is there", async || {
+        let mut found = slices.list(&mine).await?.items;
+        ensure!(found.len() == 1, "{found:?}");
+        Ok(found.remove(0))
+    })
+    .await?;
+    let addresses: Vec<String> = slice
+        .endpoints
+        .iter()
+        .flat_map(|endpoint| endpoint.addresses.clone())
+        .collect();
+    assert_eq!(addresses, ["10.0.0.1", "10.0.0.2"]);
+    assert_eq!(
+        slice.ports.iter().flatten().next().and_then(|shown| shown.port),
+        Some(7443)
+    );
+
+    // Somebody deletes it: it is put right, and then left alone.
+    let name = slice.metadata.name.context("no name")?;
+    slices.delete(&name, &DeleteParams::default()).await?;
+    let again = eventually("it is there again", async || Ok(slices.get(&name).await?)).await?;
+    let before = services.get("external").await?.metadata.resource_version;
+    groundplane_tests::throughout(
+        std::time::Duration::from_secs(3),
+        "nothing is written where nothing changes",
+        async || {
+            let slice = slices.get(&name).await?.metadata.resource_version;
+            let service = services.get("external").await?.metadata.resource_version;
+            ensure!(slice == again.metadata.resource_version, "the slice was written");
+            ensure!(service == before, "the Service was written");
+            Ok(())
+        },
+    )
+    .await?;
+    for name in names {
+        beside.delete(&name, &DeleteParams::default()).await?;
+    }
+    Ok(())
+}
