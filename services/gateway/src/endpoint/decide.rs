@@ -389,8 +389,9 @@ impl Decider {
         };
         let assignment = holding.held.map(|(_, assignment)| assignment);
         if assignment != verdict.about {
-            // Where a move of ours has taken it away, and nobody has it, it is still for us to give.
-            if !(verdict.open && assignment.is_none()) {
+            // Where a move of ours has taken it away, and nobody has it, it is still for us to give; but not to a machine that has died
+            // meanwhile: `health` hears by now that nobody has it, and names another.
+            if !(verdict.open && assignment.is_none() && self.was_ready(&verdict.to.node)) {
                 return Vec::new();
             }
             verdict.about = None;
@@ -414,6 +415,13 @@ impl Decider {
         vec![Effect::Move(order)]
     }
 
+    /// Was it ready, or not probed yet, when it was told of last?
+    fn was_ready(&self, node: &str) -> bool {
+        let report = self.report.as_ref();
+        let seen = report.and_then(|report| report.observations.iter().find(|seen| seen.node == node));
+        seen.is_none_or(|seen| seen.ready)
+    }
+
     /// Is the verdict still what is said, and does nothing that was seen speak against it?
     fn stands(&self, verdict: &Verdict) -> bool {
         let Some(report) = self.report.as_ref().filter(|_| self.live) else {
@@ -424,7 +432,7 @@ impl Decider {
         report.verdict == verdict.number
             && report.revision >= self.holder_revision
             && report.move_to.as_deref() == Some(verdict.to.node.as_str())
-            && seen(&verdict.to.node).is_none_or(|seen| seen.ready)
+            && self.was_ready(&verdict.to.node)
             && (verdict.why != Some(Why::Dead) || !holder.is_some_and(|seen| seen.ready))
     }
 

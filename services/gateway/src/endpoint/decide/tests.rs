@@ -248,6 +248,37 @@ fn a_gap_that_we_may_have_made_is_closed_by_us() {
     assert_eq!(effects.last(), Some(&order("b", None)));
 }
 
+/// A target that died while a move to it hung is given nothing: nobody has the endpoint, `health` hears of it, and names another.
+#[test]
+fn a_gap_is_not_closed_with_a_machine_that_died_meanwhile() {
+    let now = Instant::now();
+    let mut decider = agent(now);
+    decider.hear(dead(&decider, 1, "b"), now);
+    decider.was_read(Ok(held("a", "1")), now);
+    decider.was_read(Ok(held("a", "1")), now);
+    let observations = vec![saw("", false), saw("a", false), saw("b", false), saw("c", true)];
+    let report = Report {
+        observations,
+        ..dead(&decider, 2, "c")
+    };
+    assert_eq!(decider.hear(report, now), [], "the move is on its way");
+    decider.was_moved(&Err(Failure::Unanswered("hung".to_owned())), now);
+    let soon = decider.deadline().unwrap();
+    assert_eq!(decider.tick(soon), [Effect::Read]);
+    let effects = decider.was_read(Ok(nobody()), soon);
+    assert!(
+        matches!(&effects[..], [Effect::Ask(question)] if question.holder.is_none() && !question.holder_unknown),
+        "{effects:?}"
+    );
+    let report = Report {
+        why: Some(Why::Unheld),
+        ..dead(&decider, 3, "c")
+    };
+    assert_eq!(decider.hear(report, soon), [Effect::Judged, Effect::Read]);
+    let effects = decider.was_read(Ok(nobody()), soon);
+    assert_eq!(effects, [order("c", None)]);
+}
+
 /// A lost race: read, and nothing more until there is another verdict.
 #[test]
 fn after_a_lost_race_the_next_verdict_is_waited_for() {
