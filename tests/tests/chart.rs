@@ -233,7 +233,16 @@ remote:
   requestTimeout: 10s
   maxConcurrency: 16
   pageSize: 1000
-endpoint: {tag: api, address: 192.0.2.200, port: 6443}
+endpoint:
+  tag: api
+  address: 192.0.2.200
+  port: 6443
+  nodePort: 7443
+  nodeSelector: role=api
+  refresh: 30s
+  rankStep: 250ms
+  candidatesFile: /var/lib/groundplane/candidates.json
+  service: kube-system/external
 eip: {maxAge: 1m}
 bgp: {refresh: 12h}
 instances: {maxAge: 1m}
@@ -507,6 +516,46 @@ async fn no_pod_has_a_right_on_its_machine() -> Result<()> {
             assert_eq!(*token, needed, "{name}");
         }
     }
+    Ok(())
+}
+
+/// Agents run on the machines of the control plane whatever is wrong with those, reach the API server of their own machine, and may
+/// read nodes and the API's own slices, tell events, and probe: no more.
+#[tokio::test]
+async fn agents_are_where_the_api_servers_are() -> Result<()> {
+    let refused = objects(&["--set".to_owned(), "agent.enabled=true".to_owned()]).await;
+    let error = format!("{:#}", refused.expect_err("there is no endpoint"));
+    assert!(error.contains("config.endpoint.tag"), "{error}");
+    let values = ["--set", "agent.enabled=true,config.endpoint.tag=api"].map(str::to_owned);
+    let objects = objects(&values).await?;
+    let sets = of_kind(&objects, "DaemonSet");
+    assert_eq!(sets.len(), 1);
+    let pod = pod(sets[0]);
+    assert_eq!(pod["hostNetwork"], true);
+    assert_eq!(pod["tolerations"], json!([{ "operator": "Exists" }]));
+    let agent = container(sets[0]);
+    let host = list(&agent["env"])
+        .iter()
+        .find(|variable| variable["name"] == "KUBERNETES_SERVICE_HOST");
+    let host = host.context("no address of the API server")?;
+    assert_eq!(host["valueFrom"]["fieldRef"]["fieldPath"], "status.hostIP");
+    assert_eq!(
+        agent["securityContext"]["capabilities"],
+        json!({ "drop": ["ALL"] })
+    );
+    let roles = of_kind(&objects, "ClusterRole");
+    let role = roles
+        .iter()
+        .find(|role| role["metadata"]["name"] == "groundplane-agent")
+        .context("no role")?;
+    assert_eq!(
+        role["rules"],
+        json!([
+            { "apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"] },
+            { "apiGroups": [""], "resources": ["events"], "verbs": ["create"] },
+            { "nonResourceURLs": ["/readyz"], "verbs": ["get"] },
+        ])
+    );
     Ok(())
 }
 
