@@ -233,7 +233,7 @@ fn seeds(every_day: u64) -> u64 {
     env("GROUNDPLANE_SEEDS").unwrap_or(every_day)
 }
 
-/// E67, E68, E69, E71, E74, E75, E78: whatever fails, and whoever dies at whatever step, one machine at most holds the endpoint, it moves
+/// E67, E69, E78 in simulated time: whatever fails, and whoever dies at whatever step, one machine at most holds the endpoint, it moves
 /// only from one that is dead, to one that is ready, and once nothing fails, one holds it that is ready, and keeps it.
 #[test]
 fn one_holds_it_whatever_fails() {
@@ -261,7 +261,7 @@ fn one_holds_it_whatever_fails() {
     }
 }
 
-/// E67, E68 in simulated time: however the holder fails, another machine has the endpoint as soon as the settings promise, and keeps it.
+/// E69 in simulated time: however the holder fails, another machine has the endpoint as soon as the settings promise, and keeps it.
 #[test]
 fn a_dead_holder_is_followed_within_the_bound() {
     let one = env("GROUNDPLANE_SEED");
