@@ -8,7 +8,7 @@
 //! ```
 //!
 //! One agent runs on each machine of the control plane and decides by itself. That several act on the same failure is avoided by ranks
-//! ([`rank`]), and harmless where it happens anyway: a move names the assignment that it was decided on, and eip refuses it where that
+//! (`rank`), and harmless where it happens anyway: a move names the assignment that it was decided on, and eip refuses it where that
 //! is there no more. Kubernetes is reached through the API server on the same machine: the in-cluster address leads to any of them,
 //! and, where the endpoint's own Service is what leads there, to the dead one. Nothing here waits for it: candidates are known from the
 //! file, and probes, reads and moves need no API server.
