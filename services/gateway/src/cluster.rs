@@ -13,6 +13,7 @@ mod index;
 mod leader;
 mod metrics;
 pub(crate) mod objects;
+mod promptly;
 mod reader;
 mod secrets;
 mod watch;

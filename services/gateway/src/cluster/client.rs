@@ -5,8 +5,12 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use http::header::USER_AGENT;
+use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use tower::layer::layer_fn;
+
+use super::promptly::Promptly;
 
 /// A read that stays silent for longer is broken. Longer than the API server keeps a watch, so that a quiet watch is not.
 const READ_TIMEOUT: Duration = Duration::from_secs(150);
@@ -44,5 +48,8 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<(Client, String
     let agent = concat!("groundplane/", env!("CARGO_PKG_VERSION"), " (gateway)");
     config.headers.push((USER_AGENT, HeaderValue::from_static(agent)));
     let namespace = config.default_namespace.clone();
-    Ok((Client::try_from(config)?, namespace))
+    let client = ClientBuilder::try_from(config)?
+        .with_layer(&layer_fn(Promptly))
+        .build();
+    Ok((client, namespace))
 }
