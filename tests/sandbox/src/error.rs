@@ -1,10 +1,8 @@
-//! What the API answers when it does not do what was asked.
+//! What an API answers when it does not do what was asked.
 
 use axum::http::StatusCode;
-use serde_json::{Value, json};
 
-/// A refusal. The real API has two shapes of body, `error` and `errors`; both occur here, so that clients read
-/// both.
+/// A refusal. How it looks on the wire is each API's own business.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ApiError {
     #[error("Invalid authentication token")]
@@ -34,13 +32,6 @@ impl ApiError {
             Self::BadRequest(_) => StatusCode::BAD_REQUEST,
             Self::Unprocessable(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::RateLimited => StatusCode::TOO_MANY_REQUESTS,
-        }
-    }
-
-    pub(crate) fn body(&self) -> Value {
-        match self {
-            Self::Unauthorized | Self::RateLimited => json!({ "error": self.to_string() }),
-            _ => json!({ "errors": [self.to_string()] }),
         }
     }
 }

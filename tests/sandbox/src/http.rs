@@ -26,12 +26,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::Service as _;
 
-use crate::api::{Ask, BASE, CALLS, Call, Reply};
+use crate::api::{Ask, Call, Reply};
 use crate::cloud::{Access, Cloud};
+use crate::equinix::{BASE, CALLS};
 use crate::error::ApiError;
 use crate::fault::Faults;
 use crate::journal::Journal;
-use crate::paging::Query;
+use crate::query::Query;
 use spoil::Sever;
 
 /// How long to wait after the machine refused a connection (out of file descriptors), so that the loop does not

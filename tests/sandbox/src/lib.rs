@@ -2,7 +2,7 @@
 //! demand and a journal of every call. In memory, on loopback, ids that repeat from run to run.
 //!
 //! ```text
-//!   client ──HTTP──▶ http::intercept ──▶ api (one function a call) ──▶ cloud (state, one mutex)
+//!   client ──HTTP──▶ http::intercept ──▶ equinix (one function a call) ──▶ cloud (state, one mutex)
 //!                    │ journal, fault,
 //!                    │ token, rate limit
 //!                    ▼
@@ -16,7 +16,7 @@
 //! What is emulated: devices, reservations and assignments, BGP configuration, sessions and neighbours, with
 //! paging, `include` and `exclude`, quotas, asynchronous states, both shapes of error bodies and rate limits.
 //! The real service closed in 2026, so what its documents do not say is a guess; each guess is written down
-//! where it is made (`cloud::reservations`, `cloud::bgp`, `api::bgp`). In general: an object of somebody else's
+//! where it is made (`cloud::reservations`, `cloud::bgp`, `equinix::bgp`). In general: an object of somebody else's
 //! project answers 403, one that does not exist 404.
 //!
 //! ```no_run
@@ -37,6 +37,7 @@
 mod addressing;
 mod api;
 mod cloud;
+mod equinix;
 mod error;
 mod fault;
 mod holders;
@@ -47,10 +48,9 @@ mod locations;
 mod model;
 mod options;
 mod ordered;
-mod paging;
 mod project;
+mod query;
 mod sandbox;
-mod shapes;
 mod test_cloud;
 
 pub use cloud::SetupError;

@@ -8,8 +8,8 @@ use std::{fmt, io};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::BASE;
 use crate::cloud::{Cloud, SetupError, token_of};
+use crate::equinix::BASE;
 use crate::fault::Faults;
 use crate::http::{Shared, serve};
 use crate::ident::mix;

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::spoil::{self, injected, sever};
 use super::{Shared, respond};
-use crate::api::BASE;
 use crate::cloud::{Access, Allowance};
+use crate::equinix::BASE;
 use crate::error::ApiError;
 use crate::fault::{Action, CallView};
 use crate::ident::ProjectId;

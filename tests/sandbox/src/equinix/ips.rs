@@ -3,13 +3,14 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{Ask, Ips, Reply};
+use super::Ips;
+use super::shapes::{AssignmentBody, IpBody, Link, Sub};
+use crate::api::{Ask, Reply};
 use crate::cloud::{Cloud, IfHeld, ProjectState, ReservationRequest};
 use crate::error::ApiError;
 use crate::ident::{AssignmentId, DeviceId, ProjectId, ReservationId};
 use crate::model::{Assignment, Reservation};
-use crate::paging::Query;
-use crate::shapes::{AssignmentBody, IpBody, Link, Sub};
+use crate::query::Query;
 
 /// Addresses a page, unless asked otherwise.
 const PER_PAGE: usize = 250;

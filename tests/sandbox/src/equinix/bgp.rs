@@ -4,13 +4,14 @@ use groundplane_core::Family;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Ask, Reply, Sessions};
+use super::Sessions;
+use super::shapes::{BgpConfigBody, Link, NeighborBody, RouteBody, SessionBody, Sub};
 use crate::addressing::network;
+use crate::api::{Ask, Reply};
 use crate::cloud::{BgpRequest, Cloud, ProjectState, SessionRequest};
 use crate::error::ApiError;
 use crate::ident::{DeviceId, ProjectId, SessionId};
 use crate::model::{BgpConfig, Session};
-use crate::shapes::{BgpConfigBody, Link, NeighborBody, RouteBody, SessionBody, Sub};
 
 /// Sessions a page, unless asked otherwise. A guess: the published API does not page this list.
 const PER_PAGE: usize = 10;

@@ -3,49 +3,12 @@
 use serde::Serialize;
 
 use crate::error::ApiError;
+use crate::query::Query;
 
 /// The longest page that anybody gets.
 const MOST_PER_PAGE: usize = 1_000;
 
-/// The query of a request.
-#[derive(Debug, Default)]
-pub(crate) struct Query {
-    pairs: Vec<(String, String)>,
-    /// As it came, without `page` and `per_page`, for links to other pages.
-    rest: String,
-}
-
 impl Query {
-    /// `pairs` are the decoded parameters of `raw`.
-    pub(crate) fn new(pairs: Vec<(String, String)>, raw: &str) -> Self {
-        let mut rest = String::new();
-        for part in raw.split('&').filter(|part| !part.is_empty()) {
-            let name = part.split('=').next().unwrap_or_default();
-            if name != "page" && name != "per_page" {
-                rest.push('&');
-                rest.push_str(part);
-            }
-        }
-        Self { pairs, rest }
-    }
-
-    pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.pairs
-            .iter()
-            .find(|(key, _)| key == name)
-            .map(|(_, value)| value.as_str())
-    }
-
-    /// All values of a parameter that may be repeated (`types=a&types=b`, `types[]=a`) or joined by commas.
-    pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        self.pairs
-            .iter()
-            .filter(move |(key, _)| key.strip_suffix("[]").unwrap_or(key) == name)
-            .flat_map(|(_, value)| value.split(','))
-            .map(str::trim)
-            .filter(|value| !value.is_empty())
-    }
-
     /// Was this sub-object, or something within it, asked for?
     pub(crate) fn includes(&self, path: &str) -> bool {
         self.all("include").any(|wanted| {
@@ -60,18 +23,6 @@ impl Query {
         self.all("exclude").any(|declined| declined == path)
     }
 
-    fn number(&self, name: &str, default: usize) -> Result<usize, ApiError> {
-        match self.get(name) {
-            None | Some("") => Ok(default),
-            Some(text) => match text.parse() {
-                Ok(0) | Err(_) => Err(ApiError::unprocessable(format!(
-                    "{name} must be a positive number"
-                ))),
-                Ok(number) => Ok(number),
-            },
-        }
-    }
-
     /// Which page of `total` objects at `path` is asked for. A page beyond the last is empty, and `per_page`
     /// beyond what is allowed is cut without a word, so clients have to follow `meta`.
     pub(crate) fn page(
@@ -82,15 +33,16 @@ impl Query {
         most: usize,
     ) -> Result<Page, ApiError> {
         let size = self
-            .number("per_page", default_size)?
+            .number("per_page", default_size, 1)?
             .min(most.clamp(1, MOST_PER_PAGE));
-        let current = self.number("page", 1)?;
+        let current = self.number("page", 1, 1)?;
         let last = total.div_ceil(size).max(1);
         let size_of = self
             .get("per_page")
             .map_or_else(String::new, |_| format!("&per_page={size}"));
+        let rest = rest(self.raw());
         let link = |page: usize| Href {
-            href: format!("/metal/v1{path}?page={page}{size_of}{}", self.rest),
+            href: format!("/metal/v1{path}?page={page}{size_of}{rest}"),
         };
         Ok(Page {
             skip: (current - 1).saturating_mul(size),
@@ -107,6 +59,19 @@ impl Query {
             },
         })
     }
+}
+
+/// A query without `page` and `per_page`, for links to other pages.
+fn rest(raw: &str) -> String {
+    let mut rest = String::new();
+    for part in raw.split('&').filter(|part| !part.is_empty()) {
+        let name = part.split('=').next().unwrap_or_default();
+        if name != "page" && name != "per_page" {
+            rest.push('&');
+            rest.push_str(part);
+        }
+    }
+    rest
 }
 
 /// One page of a list.

@@ -1,12 +1,13 @@
 //! Machines, to be read.
 
-use super::{Ask, Devices, Reply};
+use super::Devices;
+use super::shapes::{AssignmentBody, DeviceBody, DeviceParts, Link, Sub};
+use crate::api::{Ask, Reply};
 use crate::cloud::{Cloud, ProjectState};
 use crate::error::ApiError;
 use crate::ident::{DeviceId, ProjectId};
 use crate::model::Device;
-use crate::paging::Query;
-use crate::shapes::{AssignmentBody, DeviceBody, DeviceParts, Link, Sub};
+use crate::query::Query;
 
 /// Devices a page, unless asked otherwise.
 const PER_PAGE: usize = 10;
