@@ -268,6 +268,17 @@ gateway:
   namespace: ''
   announcer: kube-vip
   annotationPrefix: metal.equinix.com
+  annotationFormats: [indexed, packet]
+  annotations:
+    localAsn: 'example.com/local-{{n}}'
+    peerAsn: 'example.com/asn-{{n}}'
+    peerIp: 'example.com/ip-{{n}}'
+    srcIp: 'example.com/source-{{n}}'
+    bgpPass: 'example.com/password-{{n}}'
+    multihop: 'example.com/far-{{n}}'
+    networkIpv4Private: example.com/network
+    eipMetro: example.com/metro
+    eipFacility: example.com/facility
   claimClassless: false
   loadBalancerClass: groundplane.dev/eip
   namespaces: [default]

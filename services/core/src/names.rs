@@ -35,10 +35,18 @@ pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 /// Prefix of the annotations that tell a node its BGP peers, and that say on a Service where in the cloud its address is wanted; unless
 /// another is configured. The Equinix controllers' own: whoever read theirs reads ours.
 pub const ANNOTATION_PREFIX: &str = "metal.equinix.com";
+/// The same, of Cherry Servers' controller.
+pub const CHERRY_ANNOTATION_PREFIX: &str = "cherryservers.com";
+/// The same, of packet-ccm.
+pub const PACKET_ANNOTATION_PREFIX: &str = "packet.com";
+/// Annotation on a node: the annotations by which groundplane told its BGP peers, comma separated.
+pub const NODE_ANNOTATED: &str = "groundplane.dev/annotated";
 /// Behind the prefix on a Service: the metro in which its elastic IP is wanted.
 pub const EIP_METRO: &str = "eip-metro";
 /// Behind the prefix on a Service: the facility in which its elastic IP is wanted.
 pub const EIP_FACILITY: &str = "eip-facility";
+/// Behind Cherry's prefix on a Service: the region in which its floating IP is wanted.
+pub const FIP_REGION: &str = "fip-region";
 /// Behind the prefix on a node, followed by the number of the peer and the name of a field: a BGP peer.
 pub const BGP_PEERS: &str = "bgp-peers-";
 /// Behind the prefix on a node: its private IPv4 network.

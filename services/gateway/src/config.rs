@@ -1,5 +1,6 @@
 //! The section `gateway` of the configuration.
 
+mod annotations;
 mod check;
 
 use std::net::IpAddr;
@@ -9,6 +10,9 @@ use std::time::Duration;
 use groundplane_core::{ClusterId, DriverName, names};
 use groundplane_runtime::config::HumanDuration;
 use serde::{Deserialize, Serialize};
+
+pub use annotations::{AnnotationFormat, Annotations};
+pub(crate) use annotations::{Field, Name};
 
 /// What the gateway is told.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -32,8 +36,13 @@ pub struct Config {
     pub namespace: String,
     /// What receives an address once it is reserved.
     pub announcer: Announcer,
-    /// Prefix of the BGP annotations on nodes, and of a Service's `eip-metro` and `eip-facility`; without the slash.
+    /// Prefix of the BGP annotations on nodes, and of a Service's `eip-metro` and `eip-facility`; without the slash. Empty: that of the
+    /// driver's old controller.
     pub annotation_prefix: String,
+    /// Which generations of annotations tell a node its BGP peers.
+    pub annotation_formats: Vec<AnnotationFormat>,
+    /// Annotations that are called otherwise.
+    pub annotations: Annotations,
     /// Are Services without a class ours?
     pub claim_classless: bool,
     /// The class whose Services are ours.
@@ -76,7 +85,9 @@ impl Default for Config {
             kubeconfig: None,
             namespace: String::new(),
             announcer: Announcer::default(),
-            annotation_prefix: names::ANNOTATION_PREFIX.to_owned(),
+            annotation_prefix: String::new(),
+            annotation_formats: vec![AnnotationFormat::Indexed],
+            annotations: Annotations::default(),
             claim_classless: true,
             load_balancer_class: names::LOAD_BALANCER_CLASS.to_owned(),
             namespaces: Vec::new(),

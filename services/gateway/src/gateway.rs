@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clients::Services;
 use crate::cluster::Cluster;
+use crate::cluster::objects::read_also;
 use crate::config::Config;
 use crate::metrics::ReconcileMetrics;
 use crate::queue::Queue;
@@ -64,6 +65,9 @@ impl Gateway {
         queues: Queues,
         context: &Context,
     ) -> Self {
+        let names = config.annotation_names();
+        // Before anything is read of the cluster.
+        read_also(move |key| names.iter().any(|name| name.number_in(key).is_some()));
         Self {
             config,
             cluster,

@@ -44,5 +44,7 @@ mod testing;
 
 pub use clients::Channels;
 pub use cluster::{ConnectError, SecretError, Secrets, StoredSecret};
-pub use config::{Announcer, Config, Controllers, ExternalService, Lease, Lifecycle};
+pub use config::{
+    AnnotationFormat, Annotations, Announcer, Config, Controllers, ExternalService, Lease, Lifecycle,
+};
 pub use start::{StartError, start};

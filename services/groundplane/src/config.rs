@@ -76,7 +76,7 @@ impl Config {
         problems.extend(self.bgp.validate().into_iter().map(under("bgp")));
         problems.extend(self.health.validate().into_iter().map(under("health")));
         problems.extend(self.instances.validate().into_iter().map(under("instances")));
-        problems.extend(self.gateway.validate().into_iter().map(under("gateway")));
+        problems.extend(self.gateway(None).validate().into_iter().map(under("gateway")));
         problems.extend(
             self.endpoint
                 .validate(self.driver)

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
 pub(crate) use node::{AddressType, NodeAddress, NodeObject, Ready, Taint};
-pub(crate) use pairs::Pairs;
+pub(crate) use pairs::{Pairs, read_also};
 pub(crate) use service::{Ingress, ServiceCondition, ServiceObject, ServiceType};
 
 /// Names an object of one kind. `namespace` is empty for what has none.

@@ -1,5 +1,7 @@
 //! What is wrong with the section, all at once.
 
+mod annotations;
+
 use std::time::Duration;
 
 use groundplane_core::names;
@@ -15,6 +17,7 @@ impl Config {
     /// What is wrong with it, all at once.
     pub fn validate(&self) -> Vec<Problem> {
         let mut problems = self.services();
+        problems.extend(annotations::problems(self));
         problems.extend(self.nodes());
         problems.extend(self.pace());
         let lifecycle = self.lifecycle.validate(self.node_monitor_period.0);
@@ -27,7 +30,7 @@ impl Config {
     /// Which Services are ours, and what is written to them.
     fn services(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
-        if self.annotation_prefix.is_empty() || self.annotation_prefix.contains('/') {
+        if !annotations::is_prefix(self.annotation_prefix()) {
             let help = format!(
                 "write a DNS name without a slash, such as `{}`",
                 names::ANNOTATION_PREFIX

@@ -15,6 +15,8 @@ kubeconfig: /etc/kubeconfig
 namespace: groundplane
 announcer: kube-vip
 annotationPrefix: example.org
+annotationFormats: [indexed, packet]
+annotations: { peerIp: 'example.org/peer-{{n}}', eipMetro: example.org/metro }
 claimClassless: false
 loadBalancerClass: example.org/lb
 namespaces: [a, b]

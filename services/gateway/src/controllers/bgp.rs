@@ -91,7 +91,7 @@ impl BgpController {
     }
 
     fn prefix(&self) -> &str {
-        &self.gateway.config.annotation_prefix
+        self.gateway.config.annotation_prefix()
     }
 
     fn question(&self, node: &NodeObject) -> EnsureMachineRequest {

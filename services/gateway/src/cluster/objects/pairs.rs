@@ -3,6 +3,7 @@
 use std::fmt;
 
 use groundplane_core::names;
+use parking_lot::RwLock;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
@@ -47,19 +48,32 @@ impl<'de> Deserialize<'de> for Pairs {
     }
 }
 
+/// What says that an annotation is read whose name was configured.
+type Also = Box<dyn Fn(&str) -> bool + Send + Sync>;
+
+/// The configured names. A decoder gets nothing but what it decodes, so they stand here; they only ever become more.
+static ALSO: RwLock<Vec<Also>> = RwLock::new(Vec::new());
+
+/// From now on, annotations with such keys are read, too.
+pub(crate) fn read_also(is_read: impl Fn(&str) -> bool + Send + Sync + 'static) {
+    ALSO.write().push(Box::new(is_read));
+}
+
 /// Annotations that we read: ours, those that announcers keep addresses and peers in, those that say where an elastic IP
-/// goes, and kubelet's `--node-ip`. The prefix of peers and places is configurable, so they are known by what follows it.
+/// goes, kubelet's `--node-ip`, and those whose names were configured.
 fn is_read(key: &str) -> bool {
-    let (prefix, name) = key.split_once('/').unwrap_or(("", key));
+    let prefix = key.split_once('/').map_or("", |(prefix, _)| prefix);
     matches!(
         prefix,
-        names::GROUP | "kube-vip.io" | "metallb.io" | "metallb.universe.tf" | names::ANNOTATION_PREFIX
-    ) || name.starts_with(names::BGP_PEERS)
-        || matches!(
-            name,
-            names::PRIVATE_NETWORK | names::EIP_METRO | names::EIP_FACILITY
-        )
-        || key == names::PROVIDED_NODE_IP
+        names::GROUP
+            | "kube-vip.io"
+            | "metallb.io"
+            | "metallb.universe.tf"
+            | names::ANNOTATION_PREFIX
+            | names::CHERRY_ANNOTATION_PREFIX
+            | names::PACKET_ANNOTATION_PREFIX
+    ) || key == names::PROVIDED_NODE_IP
+        || ALSO.read().iter().any(|also| also(key))
 }
 
 /// Reads annotations, and leaves out those that we do not read.

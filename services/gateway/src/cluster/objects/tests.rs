@@ -110,9 +110,10 @@ fn a_service_keeps_what_is_read() {
     assert_eq!(&*service.condition.unwrap().reason, "R");
 }
 
-/// `gateway.annotationPrefix` may be any; what stands behind it is read all the same.
+/// Names of annotations may be configured to be any; those are read all the same.
 #[test]
-fn annotations_behind_a_configured_prefix_are_kept() {
+fn annotations_with_configured_names_are_kept() {
+    read_also(|key| key == "example.org/eip-metro" || key.starts_with("example.org/eip-f"));
     let service: ServiceObject = serde_json::from_value(json!({
         "metadata": {
             "name": "s", "namespace": "a",

@@ -99,10 +99,10 @@ fn hold(service: &ServiceObject, scope: &Scope) -> Result<Wish, Refusal> {
     let mut wants = wish::wants(service)?;
     let pool = wish::pool(service)?;
     let annotation = |name: &str| {
-        let value = service.annotations.get(&format!("{}/{name}", scope.prefix));
+        let value = service.annotations.get(name);
         value.unwrap_or_default().trim().to_owned()
     };
-    let (metro, facility) = (annotation(names::EIP_METRO), annotation(names::EIP_FACILITY));
+    let (metro, facility) = (annotation(&scope.metro), annotation(&scope.facility));
     let mut hasher = DefaultHasher::new();
     (&wants, &pool, &metro, &facility).hash(&mut hasher);
     for pair in service.labels.iter() {

@@ -19,8 +19,10 @@ pub(crate) struct Scope {
     /// A live address is asked for again by itself. True where addresses come from ipam's pools, whose store may be a new
     /// one; false for a cloud, in which an address can vanish behind our back and must be replaced.
     pub(crate) pin: bool,
-    /// Prefix of the annotations that say where in the cloud an address is wanted.
-    pub(crate) prefix: String,
+    /// The annotation that says in which metro of the cloud an address is wanted.
+    pub(crate) metro: String,
+    /// The same for the facility.
+    pub(crate) facility: String,
 }
 
 impl Scope {
@@ -31,7 +33,8 @@ impl Scope {
             class: config.load_balancer_class.clone(),
             namespaces: config.namespaces.iter().cloned().collect(),
             pin: config.has_pools(),
-            prefix: config.annotation_prefix.clone(),
+            metro: config.eip_metro(),
+            facility: config.eip_facility(),
         }
     }
 
