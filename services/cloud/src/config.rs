@@ -13,6 +13,7 @@ pub use groundplane_core::{DriverName, UnknownDriver};
 use groundplane_runtime::Context;
 use groundplane_runtime::config::{Problem, SecretFile, duration};
 use groundplane_runtime::grpc::{ChannelError, ParseTargetError};
+use groundplane_runtime::tls::TlsError;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::remote::is_loopback;
@@ -230,6 +231,9 @@ pub enum ConnectError {
     /// The provider's address is none.
     #[error("remote.address: {0}")]
     Address(#[source] ParseTargetError),
+    /// The files of TLS towards the provider are not in order.
+    #[error(transparent)]
+    Tls(TlsError),
     /// There can be no connection to the provider.
     #[error("remote: {0}")]
     Channel(#[source] ChannelError),
@@ -258,7 +262,7 @@ pub fn connect(config: &CloudConfig, context: &Context) -> Result<Cloud, Connect
         }
         DriverName::Remote => {
             let metrics = context.metrics.register(provider::CallMetrics::register);
-            provider::connect(&config.remote, config.endpoint.as_ref(), metrics)
+            provider::connect(&config.remote, config.endpoint.as_ref(), metrics, context)
         }
     }
 }

@@ -19,6 +19,7 @@ use groundplane_proto::rpc::ip_provider_service_client::IpProviderServiceClient;
 use groundplane_proto::rpc::{AssignIpRequest, UnAssignIpRequest};
 use groundplane_runtime::config::Problem;
 use groundplane_runtime::grpc::{Channel, ChannelError, KeepAlive, RpcError, Target, channel_abroad};
+use groundplane_runtime::tls::ClientSettings;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 use tonic::{Request, Response, Status};
@@ -33,6 +34,15 @@ const KEEP_ALIVE: KeepAlive = KeepAlive {
     interval: Duration::from_secs(120),
     timeout: Duration::from_secs(60),
     while_idle: true,
+};
+
+/// By its own keys, as [`GalaxyConfig::problems`] names them.
+const SETTINGS: ClientSettings = ClientSettings {
+    side: "galaxy",
+    ca: "tls.caFile",
+    certificate: "tls.certificateFile",
+    key: "tls.keyFile",
+    server_name: "tls.serverName",
 };
 
 /// A cloud that attaches addresses to nodes.
@@ -134,7 +144,8 @@ impl Galaxy {
     }
 
     fn to(target: &Target, tls: &RemoteTls) -> Result<Self, GalaxyError> {
-        let channel = channel_abroad(target, tls.files().as_ref(), KEEP_ALIVE)?;
+        let credentials = tls.credentials(target, &SETTINGS).map_err(ChannelError::Tls)?;
+        let channel = channel_abroad(target, credentials.as_ref(), KEEP_ALIVE)?;
         Ok(Self {
             client: IpProviderServiceClient::new(channel),
             target: target.to_string(),

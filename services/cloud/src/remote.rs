@@ -27,8 +27,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use groundplane_core::DriverName;
+use groundplane_runtime::Context;
 use groundplane_runtime::grpc::{Channel, KeepAlive, Target, channel_abroad};
-use groundplane_runtime::tls::ClientTls;
+use groundplane_runtime::tls::{ClientCredentials, ClientSettings};
 use tokio::sync::Semaphore;
 
 use crate::config::{Capability, RemoteConfig};
@@ -38,6 +39,15 @@ pub(crate) use metrics::CallMetrics;
 
 /// Its name in configuration, metrics and messages.
 pub(crate) const NAME: &str = DriverName::Remote.as_str();
+
+/// The keys that name the provider's files, as people write them.
+const SETTINGS: ClientSettings = ClientSettings {
+    side: "provider",
+    ca: "remote.tls.caFile",
+    certificate: "remote.tls.certificateFile",
+    key: "remote.tls.keyFile",
+    server_name: "remote.tls.serverName",
+};
 
 /// The driver. Cheap to clone; all clones share connection, slots and what the provider said of itself.
 #[derive(Clone)]
@@ -63,14 +73,20 @@ impl fmt::Debug for Remote {
     }
 }
 
-/// The driver as configured. The configuration has been validated.
+/// The driver as configured. The configuration has been validated. Renewed certificates are used as soon as they are seen.
 pub(crate) fn connect(
     config: &RemoteConfig,
     endpoint: Option<&EndpointSelector>,
     metrics: CallMetrics,
+    context: &Context,
 ) -> Result<Cloud, ConnectError> {
     let target: Target = config.address.parse().map_err(ConnectError::Address)?;
-    let remote = Remote::new(config, &target, config.tls.files().as_ref(), metrics)?;
+    let credentials = config.tls.credentials(&target, &SETTINGS);
+    let credentials = credentials.map_err(ConnectError::Tls)?;
+    if let Some(credentials) = &credentials {
+        credentials.watch(context);
+    }
+    let remote = Remote::new(config, &target, credentials.as_ref(), metrics)?;
     Ok(remote.cloud(&config.capabilities, endpoint))
 }
 
@@ -78,12 +94,12 @@ impl Remote {
     pub(crate) fn new(
         config: &RemoteConfig,
         target: &Target,
-        tls: Option<&ClientTls>,
+        credentials: Option<&ClientCredentials>,
         metrics: CallMetrics,
     ) -> Result<Self, ConnectError> {
         let inner = Inner {
             target: target.to_string(),
-            channel: channel_abroad(target, tls, keep_alive(config.request_timeout))
+            channel: channel_abroad(target, credentials, keep_alive(config.request_timeout))
                 .map_err(ConnectError::Channel)?,
             deadline: config.request_timeout,
             page_size: config.page_size,

@@ -63,12 +63,24 @@ pub enum TlsError {
         source: identity::ParseCertificateError,
     },
     /// A certificate and a key that are not of each other.
-    #[error("the certificate in `{}` is not of the key in `{}`", .cert.display(), .key.display())]
+    #[error("{field}: the certificate in `{}` is not of the key in `{}`", .cert.display(), .key.display())]
     Pair {
+        /// Which setting names the certificate.
+        field: &'static str,
         /// The certificate's file.
         cert: PathBuf,
         /// The key's file.
         key: PathBuf,
+        /// Why.
+        source: Box<rustls::Error>,
+    },
+    /// A certificate in the file of an authority is of no use as one.
+    #[error("{field}: `{}` holds a certificate that cannot be trusted as an authority", .path.display())]
+    Root {
+        /// Which setting names it.
+        field: &'static str,
+        /// The file.
+        path: PathBuf,
         /// Why.
         source: rustls::Error,
     },
@@ -113,6 +125,32 @@ pub struct ClientTls {
     pub identity: Option<(PathBuf, PathBuf)>,
     /// The name that the server's certificate must carry, where it is not the host of the address.
     pub server_name: Option<String>,
+}
+
+/// By which settings people know a client's files, and by which label metrics do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientSettings {
+    /// In metrics: whose certificate it is. Other files than our own ones need a side of their own.
+    pub side: &'static str,
+    /// Names the authority's file.
+    pub ca: &'static str,
+    /// Names the file of the certificate chain.
+    pub certificate: &'static str,
+    /// Names the file of the private key.
+    pub key: &'static str,
+    /// Holds the name that the server's certificate must carry.
+    pub server_name: &'static str,
+}
+
+impl ClientSettings {
+    /// Those of our own services towards each other.
+    pub const OURS: Self = Self {
+        side: "client",
+        ca: "client_ca",
+        certificate: "client_cert",
+        key: "client_key",
+        server_name: "server_name",
+    };
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use groundplane_runtime::config::{Problem, duration};
 use groundplane_runtime::grpc::Target;
-use groundplane_runtime::tls::ClientTls;
+use groundplane_runtime::tls::{ClientCredentials, ClientSettings, ClientTls, TlsError};
 use serde::{Deserialize, Serialize};
 
 use super::CloudConfig;
@@ -110,13 +110,22 @@ pub struct RemoteTls {
 }
 
 impl RemoteTls {
-    /// The files, where TLS is configured.
-    pub(crate) fn files(&self) -> Option<ClientTls> {
-        Some(ClientTls {
-            ca: self.ca_file.clone()?,
+    /// What is in the files; `None` where TLS is not configured, or `target` is not spoken to by it: then nobody would use them. What is
+    /// wrong is told by `settings`.
+    pub(crate) fn credentials(
+        &self,
+        target: &Target,
+        settings: &ClientSettings,
+    ) -> Result<Option<ClientCredentials>, TlsError> {
+        let Some(ca) = self.ca_file.clone().filter(|_| target.is_secure()) else {
+            return Ok(None);
+        };
+        let files = ClientTls {
+            ca,
             identity: self.certificate_file.clone().zip(self.key_file.clone()),
             server_name: self.server_name.clone(),
-        })
+        };
+        ClientCredentials::load_of(&files, *settings).map(Some)
     }
 }
 

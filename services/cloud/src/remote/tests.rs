@@ -1,3 +1,4 @@
 mod codes;
 mod contracts;
+mod tls;
 mod wrong;

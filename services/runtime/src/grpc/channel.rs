@@ -69,6 +69,13 @@ pub enum Target {
     Memory(MemoryConnector),
 }
 
+impl Target {
+    /// Is it spoken to by TLS? Then its client needs credentials.
+    pub fn is_secure(&self) -> bool {
+        matches!(self, Self::Tcp(uri) if uri.scheme_str() == Some("https"))
+    }
+}
+
 /// Why a text is no target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is neither `http://host:port`, `https://host:port` nor `unix:/path`")]
@@ -114,8 +121,13 @@ pub enum ChannelError {
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// No server's certificate can be for this name.
-    #[error("TLS towards {0} cannot be set up: neither its host nor the configured server name is a name")]
-    Name(Uri),
+    #[error("TLS towards {uri} cannot be set up: neither its host nor what `{field}` says is a name")]
+    Name {
+        /// Where the server is.
+        uri: Uri,
+        /// Which setting may say its name.
+        field: &'static str,
+    },
     /// `https://` without the authority to trust.
     #[error("{0} asks for TLS, and no certificate authority is configured to trust")]
     NoAuthority(Uri),
@@ -134,19 +146,10 @@ pub struct Channel {
 /// A channel to `target`. Does not connect yet, so it never fails because the service is away. Each new connection uses the
 /// files of `tls` as they are then.
 pub fn channel(target: &Target, tls: Option<&ClientTls>) -> Result<Channel, ChannelError> {
-    channel_abroad(target, tls, KeepAlive::OURS)
-}
-
-/// As [`channel()`], to a server of others.
-pub fn channel_abroad(
-    target: &Target,
-    tls: Option<&ClientTls>,
-    keep_alive: KeepAlive,
-) -> Result<Channel, ChannelError> {
     // Files that nobody would use need not be there.
-    let secure = matches!(target, Target::Tcp(uri) if uri.scheme_str() == Some("https"));
-    let credentials = tls.filter(|_| secure).map(ClientCredentials::load).transpose()?;
-    open(target, credentials.as_ref(), keep_alive)
+    let used = tls.filter(|_| target.is_secure());
+    let credentials = used.map(ClientCredentials::load).transpose()?;
+    open(target, credentials.as_ref(), KeepAlive::OURS)
 }
 
 /// As [`channel()`], with credentials that channels share and that may be watched: then open connections are renewed, too.
@@ -155,6 +158,15 @@ pub fn channel_with(
     credentials: Option<&ClientCredentials>,
 ) -> Result<Channel, ChannelError> {
     open(target, credentials, KeepAlive::OURS)
+}
+
+/// As [`channel_with()`], to a server of others, which may not take our pings well.
+pub fn channel_abroad(
+    target: &Target,
+    credentials: Option<&ClientCredentials>,
+    keep_alive: KeepAlive,
+) -> Result<Channel, ChannelError> {
+    open(target, credentials, keep_alive)
 }
 
 fn open(
@@ -168,8 +180,10 @@ fn open(
         Target::Tcp(uri) => match (uri.scheme_str(), credentials) {
             (Some("https"), None) => return Err(ChannelError::NoAuthority(uri.clone())),
             (Some("https"), Some(credentials)) => {
-                let dialer =
-                    Dialer::new(uri, credentials.clone()).ok_or_else(|| ChannelError::Name(uri.clone()))?;
+                let dialer = Dialer::new(uri, credentials.clone()).ok_or_else(|| ChannelError::Name {
+                    uri: uri.clone(),
+                    field: credentials.settings().server_name,
+                })?;
                 // tonic must not add TLS of its own, so it is told of plain HTTP; requests name the true scheme.
                 let endpoint = tuned(Endpoint::from_static(LOCAL)).origin(uri.clone());
                 let shared = Renewed::lazy(endpoint, dialer);

@@ -77,7 +77,7 @@ impl Dialer {
         stream.set_nodelay(true)?;
         let shaken = self.shake(TlsConnector::from(config), stream).await;
         let opened = shaken.map_err(|error| match TlsFailure::explain(Side::Client, &error) {
-            Some(failure) => self.report(failure),
+            Some(failure) => self.report(failure.known_by(&self.credentials.settings())),
             None => error.into(),
         })?;
         if opened.stream.get_ref().1.alpn_protocol() != Some(b"h2") {

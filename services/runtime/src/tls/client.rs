@@ -1,6 +1,7 @@
 //! A client's certificate, and whose servers it trusts.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,12 +13,13 @@ use rustls::client::Resumption;
 use super::identity::Validity;
 use super::material::{self, Bytes, File, file};
 use super::reload::{Reloading, Source};
-use super::{ClientTls, TlsError};
+use super::{ClientSettings, ClientTls, TlsError};
 use crate::Context;
 
 const H2: &[u8] = b"h2";
 
 struct Files {
+    settings: ClientSettings,
     ca: File,
     identity: Option<(File, File)>,
 }
@@ -25,7 +27,9 @@ struct Files {
 impl Source for Files {
     type Made = ClientConfig;
 
-    const SIDE: &'static str = "client";
+    fn side(&self) -> &'static str {
+        self.settings.side
+    }
 
     fn read(&self) -> Result<Bytes, TlsError> {
         let pair = self.identity.as_ref();
@@ -83,11 +87,19 @@ pub struct ClientCredentials {
 impl ClientCredentials {
     /// Reads the files.
     pub fn load(files: &ClientTls) -> Result<Self, TlsError> {
+        Self::load_of(files, ClientSettings::OURS)
+    }
+
+    /// Reads the files towards a server of others. What is wrong with them, or with a connection, is told by `settings`.
+    pub fn load_of(files: &ClientTls, settings: ClientSettings) -> Result<Self, TlsError> {
         let server_name = files.server_name.as_deref().map(Arc::from);
         let pair = files.identity.as_ref();
+        let named =
+            |(cert, key): &(PathBuf, PathBuf)| (file(settings.certificate, cert), file(settings.key, key));
         let files = Files {
-            ca: file("client_ca", &files.ca),
-            identity: pair.map(|(cert, key)| (file("client_cert", cert), file("client_key", key))),
+            settings,
+            ca: file(settings.ca, &files.ca),
+            identity: pair.map(named),
         };
         Ok(Self {
             files: Arc::new(Reloading::load(files)?),
@@ -147,6 +159,11 @@ impl ClientCredentials {
 
     pub(crate) fn version(&self) -> u64 {
         self.files.current().1
+    }
+
+    /// By which settings they are known.
+    pub(crate) fn settings(&self) -> ClientSettings {
+        self.files.source().settings
     }
 
     pub(crate) fn server_name(&self) -> Option<&str> {

@@ -3,11 +3,17 @@
 //! The end that finds a fault in the other's certificate knows the fault best, and tells it by an alert. So both ends
 //! come to the same reason: `SERVER_…` is about the server's certificate, `CLIENT_…` about the client's.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 
 use groundplane_core::{ErrorKind, Kinded};
 use rustls::{AlertDescription, CertificateError, Error};
+
+use super::ClientSettings;
+
+/// A handshake failed for another reason than a certificate.
+const TLS_FAILED: &str = "TLS_FAILED";
 
 /// Which end of a connection we are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +57,9 @@ enum Fault {
 pub struct TlsFailure {
     reason: &'static str,
     what: String,
-    help: &'static str,
+    help: Cow<'static, str>,
+    /// Whose certificate is at fault, and how, if that is it.
+    fault: Option<(Side, Fault)>,
 }
 
 impl TlsFailure {
@@ -66,7 +74,8 @@ impl TlsFailure {
                     "the {} closed the connection during the TLS handshake",
                     side.other().name()
                 ),
-                help: "does it speak TLS on this port?",
+                help: "does it speak TLS on this port?".into(),
+                fault: None,
             }),
             None => None,
         }
@@ -77,8 +86,22 @@ impl TlsFailure {
         Self {
             reason: "NOT_HTTP2",
             what: "the server speaks TLS and no HTTP/2".to_owned(),
-            help: "does the address name a gRPC server?",
+            help: "does the address name a gRPC server?".into(),
+            fault: None,
         }
+    }
+
+    /// The same, as a client says it whose files have these settings. Of a server that is not ours it does not know any.
+    pub(crate) fn known_by(mut self, settings: &ClientSettings) -> Self {
+        if *settings == ClientSettings::OURS {
+            return self;
+        }
+        self.help = match self.fault {
+            Some((whose, fault)) => help_abroad(whose, fault, settings),
+            None if self.reason == TLS_FAILED => "do both ends speak TLS 1.2 or 1.3?".into(),
+            None => self.help,
+        };
+        self
     }
 
     fn of(side: Side, error: &Error) -> Self {
@@ -92,18 +115,21 @@ impl TlsFailure {
                 None => Self {
                     reason: "TLS_REFUSED",
                     what: format!("the {} refused the TLS handshake: {alert:?}", side.other().name()),
-                    help: "its log says why",
+                    help: "its log says why".into(),
+                    fault: None,
                 },
             },
             Error::InvalidMessage(_) => Self {
                 reason: "NOT_TLS",
                 what: format!("the {} does not speak TLS here", side.other().name()),
-                help: "use https:// in the address, and certificates at both ends, or neither",
+                help: "use https:// in the address, and certificates at both ends, or neither".into(),
+                fault: None,
             },
             other => Self {
-                reason: "TLS_FAILED",
+                reason: TLS_FAILED,
                 what: format!("the TLS handshake failed: {other}"),
-                help: "are both ends groundplane of a similar version?",
+                help: "are both ends groundplane of a similar version?".into(),
+                fault: None,
             },
         }
     }
@@ -147,7 +173,8 @@ impl TlsFailure {
                 Fault::WrongName => format!("{owner} certificate is for another name{seen}{detail}"),
                 Fault::Refused => format!("{owner} certificate is not accepted{seen}{detail}"),
             },
-            help: help(whose, fault),
+            help: help(whose, fault).into(),
+            fault: Some((whose, fault)),
         }
     }
 
@@ -157,8 +184,8 @@ impl TlsFailure {
     }
 
     /// What would help.
-    pub fn help(&self) -> &'static str {
-        self.help
+    pub fn help(&self) -> &str {
+        &self.help
     }
 
     /// What happened, without [`TlsFailure::help`].
@@ -226,6 +253,38 @@ fn help(whose: Side, fault: Fault) -> &'static str {
             "issue the client's certificate anew, for client authentication"
         }
         (Side::Server, Fault::Refused) => "issue the server's certificate anew, for server authentication",
+    }
+}
+
+/// As [`help`], where the client's files are named by `settings` and the server is somebody else's.
+fn help_abroad(whose: Side, fault: Fault, settings: &ClientSettings) -> Cow<'static, str> {
+    let ClientSettings {
+        ca,
+        certificate,
+        key,
+        server_name,
+        side: _,
+    } = settings;
+    match (whose, fault) {
+        (Side::Client, Fault::Missing) => format!("give us one, with {certificate} and {key}").into(),
+        (Side::Client, Fault::Expired) => {
+            format!("renew the files of {certificate} and {key}, no restart is needed").into()
+        }
+        (Side::Client, Fault::UnknownAuthority) => {
+            format!("have an authority that the server trusts issue the certificate of {certificate}").into()
+        }
+        (Side::Client, Fault::WrongName | Fault::Refused) => {
+            format!("issue the certificate of {certificate} anew, for client authentication").into()
+        }
+        (Side::Server, Fault::UnknownAuthority) => {
+            format!("add the authority of the server's certificate to the file of {ca}").into()
+        }
+        (Side::Server, Fault::WrongName) => {
+            format!("write a name that its certificate has into {server_name}, or issue one with the name that is called").into()
+        }
+        (Side::Server, Fault::Expired) => "renew the server's certificate".into(),
+        (Side::Server, Fault::Missing) => "give the server a certificate".into(),
+        (_, Fault::NotYetValid) | (Side::Server, Fault::Refused) => help(whose, fault).into(),
     }
 }
 

@@ -66,9 +66,10 @@ pub(super) fn pair(cert: (&File, &[u8]), key: (&File, &[u8])) -> Result<Pair, Tl
     };
     let certified = CertifiedKey::from_der(chain, secret, &provider());
     let certified = certified.map_err(|source| TlsError::Pair {
+        field: cert.0.field,
         cert: cert.0.path.clone(),
         key: key.0.path.clone(),
-        source,
+        source: Box::new(source),
     })?;
     Ok(Pair {
         key: Arc::new(certified),
@@ -80,7 +81,11 @@ pub(super) fn pair(cert: (&File, &[u8]), key: (&File, &[u8])) -> Result<Pair, Tl
 pub(super) fn authorities(file: &File, bytes: &[u8]) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(file, bytes)? {
-        roots.add(certificate).map_err(TlsError::Config)?;
+        roots.add(certificate).map_err(|source| TlsError::Root {
+            field: file.field,
+            path: file.path.clone(),
+            source,
+        })?;
     }
     Ok(roots)
 }

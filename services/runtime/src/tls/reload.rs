@@ -27,8 +27,8 @@ pub(super) trait Source: Send + Sync + 'static {
     /// What.
     type Made: Send + Sync;
 
-    /// For whom: `server`, `client`.
-    const SIDE: &'static str;
+    /// For whom: `server`, `client`, or another that metrics know.
+    fn side(&self) -> &'static str;
 
     /// The files, as they are.
     fn read(&self) -> Result<Bytes, TlsError>;
@@ -119,7 +119,7 @@ impl<S: Source> Reloading<S> {
                 drop(state);
                 let expires = validity.map(|validity| validity.expires.to_string());
                 info!(
-                    side = S::SIDE,
+                    side = self.source.side(),
                     files = self.source.name(),
                     expires,
                     "certificates were renewed"
@@ -144,7 +144,7 @@ impl<S: Source> Reloading<S> {
             return Looked::Same;
         }
         error!(
-            side = S::SIDE,
+            side = self.source.side(),
             files = self.source.name(),
             error = wrong as &dyn std::error::Error,
             "changed certificates cannot be used; the old ones stay in use"
@@ -157,12 +157,12 @@ impl<S: Source> Reloading<S> {
         let looked = self.look();
         match looked {
             Looked::Same => {}
-            Looked::Changed => metrics.reloaded(S::SIDE, Outcome::Ok),
-            Looked::Failed => metrics.reloaded(S::SIDE, Outcome::Failed),
+            Looked::Changed => metrics.reloaded(self.source.side(), Outcome::Ok),
+            Looked::Failed => metrics.reloaded(self.source.side(), Outcome::Failed),
         }
         let validity = self.state.lock().validity;
         if let Some(validity) = validity {
-            metrics.expires(S::SIDE, validity.expires);
+            metrics.expires(self.source.side(), validity.expires);
             self.warn(validity, clock.now());
         }
         looked
@@ -178,7 +178,7 @@ impl<S: Source> Reloading<S> {
         }
         state.warned = Some(tokio::time::Instant::now());
         drop(state);
-        let (side, files, expires) = (S::SIDE, self.source.name(), validity.expires);
+        let (side, files, expires) = (self.source.side(), self.source.name(), validity.expires);
         if over {
             error!(side, files, %expires, "our certificate has expired: put a renewed one into its file, no restart is needed");
         } else {

@@ -25,7 +25,9 @@ struct Files {
 impl Source for Files {
     type Made = ServerConfig;
 
-    const SIDE: &'static str = "server";
+    fn side(&self) -> &'static str {
+        "server"
+    }
 
     fn read(&self) -> Result<Bytes, TlsError> {
         Ok(Bytes {
