@@ -127,6 +127,8 @@ async fn nonsense_is_refused_with_its_place_and_the_way_out() -> Result<()> {
         ("tls.validity=long", "/tls/validity"),
         ("tls.trustDomain=A B", "/tls/trustDomain"),
         ("config.driver=equinix", "config.equinix.apiTokenFile"),
+        ("config.driver=cherry", "config.cherry.apiTokenFile"),
+        ("config.cherry.projectId=abc", "/config/cherry/projectId"),
     ];
     for (values, reason) in refused {
         let said = objects_set(values)
@@ -221,6 +223,15 @@ equinix:
   requestTimeout: 500ms
   maxConcurrency: 4
   bgp: {enabled: true, localAsn: 65000, passwordFile: /etc/groundplane/secrets/bgp/password}
+cherry:
+  apiTokenFile: /etc/groundplane/secrets/cherry/token
+  projectId: 123456
+  region: LT-Siauliai
+  baseUrl: http://127.0.0.1:9000/v1
+  pageSize: 250
+  requestTimeout: 500ms
+  maxConcurrency: 4
+  bgp: {enabled: true}
 remote:
   address: https://provider.example.com:9443
   insecure: false
@@ -320,7 +331,7 @@ async fn every_key_of_the_configuration_is_accepted() -> Result<()> {
     let objects = objects(&["-f".to_owned(), file.display().to_string()]).await?;
     let maps = of_kind(&objects, "ConfigMap");
     let rendered: Value = serde_saphyr::from_str(text_of(maps[0]))?;
-    for section in ["static", "equinix", "pools"] {
+    for section in ["static", "equinix", "cherry", "pools"] {
         assert_eq!(rendered[section], config[section], "{section}");
     }
     Ok(())

@@ -74,8 +74,9 @@ ipam,eip,bgp,instances,gateway
 {{- end }}
 {{- end }}
 {{- end }}
-{{- if and (eq .Values.config.driver "equinix") (not (dig "equinix" "apiTokenFile" "" .Values.config)) }}
-{{- fail "driver `equinix` needs config.equinix.apiTokenFile: mount the token with secretFiles and name its file, /etc/groundplane/secrets/<name>/<key>" }}
+{{- $driver := .Values.config.driver }}
+{{- if and (has $driver (list "equinix" "cherry")) (not (dig $driver "apiTokenFile" "" .Values.config)) }}
+{{- fail (printf "driver `%s` needs config.%s.apiTokenFile: mount the token with secretFiles and name its file, /etc/groundplane/secrets/<name>/<key>" $driver $driver) }}
 {{- end }}
 {{- end }}
 

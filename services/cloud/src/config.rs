@@ -1,6 +1,8 @@
-//! Which driver, and how it reaches its cloud: the sections `driver`, `static`, `equinix` and `remote` of the configuration file.
+//! Which driver, and how it reaches its cloud: the sections `driver`, `static`, `equinix`, `cherry` and `remote` of the configuration
+//! file.
 
 mod check;
+mod cherry;
 mod remote;
 #[cfg(test)]
 mod tests;
@@ -16,6 +18,7 @@ use groundplane_runtime::grpc::{ChannelError, ParseTargetError};
 use groundplane_runtime::tls::TlsError;
 use serde::{Deserialize, Serialize};
 
+pub use self::cherry::{CherryBgp, CherryConfig};
 pub(crate) use self::remote::is_loopback;
 pub use self::remote::{Capability, RemoteConfig, RemoteTls};
 use crate::http::HttpMetrics;
@@ -33,6 +36,8 @@ pub struct CloudConfig {
     pub fixed: StaticConfig,
     /// Of the `equinix` driver.
     pub equinix: EquinixConfig,
+    /// Of the `cherry` driver.
+    pub cherry: CherryConfig,
     /// Of the `remote` driver.
     pub remote: RemoteConfig,
     /// Which elastic IP is the API endpoint; from section `endpoint`, which others read, too. `None`: none is moved.
@@ -223,8 +228,8 @@ pub enum ConnectError {
     #[error("the configuration of the cloud is wrong: {}", lines(.0))]
     Config(Vec<Problem>),
     /// The driver needs a token and was given none.
-    #[error("equinix.apiTokenFile: missing")]
-    NoToken,
+    #[error("{0}: missing")]
+    NoToken(&'static str),
     /// There can be no HTTP client.
     #[error("cannot set up an HTTP client")]
     Client(#[source] reqwest::Error),
@@ -259,6 +264,10 @@ pub fn connect(config: &CloudConfig, context: &Context) -> Result<Cloud, Connect
         DriverName::Equinix => {
             let metrics = context.metrics.register(HttpMetrics::register);
             equinix::connect(&config.equinix, config.endpoint.clone(), metrics, context)
+        }
+        DriverName::Cherry => {
+            let metrics = context.metrics.register(HttpMetrics::register);
+            crate::cherry::connect(&config.cherry, config.endpoint.clone(), metrics, context)
         }
         DriverName::Remote => {
             let metrics = context.metrics.register(provider::CallMetrics::register);

@@ -20,7 +20,7 @@ use groundplane_core::{DriverName, ProviderId};
 use http::HeaderName;
 
 use crate::config::EquinixConfig;
-use crate::http::{Http, HttpMetrics, HttpOptions};
+use crate::http::{ErrorBodies, Http, HttpMetrics, HttpOptions};
 use crate::{
     AddressBackend, Cloud, CloudError, CloudErrorKind, ConfiguredEndpoint, ConnectError, EndpointSelector,
 };
@@ -33,6 +33,8 @@ const SCHEME: &str = "equinixmetal";
 /// Scheme of the provider ids that its predecessor gave out.
 const OLD_SCHEME: &str = "packet";
 
+/// The setting that names the file of the token.
+const TOKEN_FIELD: &str = "equinix.apiTokenFile";
 /// The setting that names the file of the BGP password.
 const PASSWORD_FIELD: &str = "equinix.bgp.passwordFile";
 
@@ -76,13 +78,18 @@ impl Equinix {
         metrics: HttpMetrics,
         context: &Context,
     ) -> Result<Self, ConnectError> {
-        let token = config.api_token_file.clone().ok_or(ConnectError::NoToken)?;
+        let token = config
+            .api_token_file
+            .clone()
+            .ok_or(ConnectError::NoToken(TOKEN_FIELD))?;
         let options = HttpOptions {
             driver: NAME,
             base_url: config.base_url.trim_end_matches('/').to_owned(),
             token_header: HeaderName::from_static("x-auth-token"),
+            token_prefix: "",
+            errors: ErrorBodies::Texts,
             token,
-            token_field: "equinix.apiTokenFile",
+            token_field: TOKEN_FIELD,
             hidden: config
                 .bgp
                 .password_file
@@ -125,14 +132,6 @@ fn need_device(id: &ProviderId, operation: &str) -> Result<String, CloudError> {
             format!("`{id}` is not a machine of this cloud"),
         )
     })
-}
-
-/// A project that is not there, where a caller could take it for the absence of what it asked for.
-fn not_absence(mut error: CloudError) -> CloudError {
-    if error.is(CloudErrorKind::NotFound) {
-        error.kind = CloudErrorKind::Refused;
-    }
-    error
 }
 
 /// Can this stand in a path as it is?

@@ -58,6 +58,14 @@ impl CloudError {
     }
 }
 
+/// Says of a project that is not there what it is: a mistake, and not the absence of what was asked for.
+pub(crate) fn not_absence(mut error: CloudError) -> CloudError {
+    if error.is(CloudErrorKind::NotFound) {
+        error.kind = CloudErrorKind::Refused;
+    }
+    error
+}
+
 impl Kinded for CloudError {
     fn kind(&self) -> ErrorKind {
         match self.kind {

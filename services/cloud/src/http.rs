@@ -6,7 +6,7 @@
 //!                                         all of it within one deadline, the body included
 //! ```
 //!
-//! `POST` is sent once, whatever happens: after a failure without an answer the caller lists before it tries again. `GET` and
+//! `POST` and `PUT` are sent once, whatever happens: after a failure without an answer the caller lists before it tries again. `GET` and
 //! `DELETE` are tried at most three times, save a `DELETE` whose caller must know that it was its own. A rate limit that the cloud tells of holds back every call of the driver; where it would
 //! outlast a call's deadline, the call fails at once and says when to come back.
 
@@ -69,6 +69,10 @@ pub(crate) struct HttpOptions {
     pub(crate) base_url: String,
     /// Where the token goes.
     pub(crate) token_header: HeaderName,
+    /// What stands before it there: `Bearer `.
+    pub(crate) token_prefix: &'static str,
+    /// How the API says what went wrong.
+    pub(crate) errors: ErrorBodies,
     /// Where the token is, and the setting that says so.
     pub(crate) token: SecretFile,
     pub(crate) token_field: &'static str,
@@ -78,6 +82,15 @@ pub(crate) struct HttpOptions {
     pub(crate) deadline: Duration,
     /// Calls at once.
     pub(crate) concurrency: usize,
+}
+
+/// How an API says what went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ErrorBodies {
+    /// `{"error": "…"}` or `{"errors": ["…"]}`.
+    Texts,
+    /// `{"code": 404, "message": "…"}`.
+    Coded,
 }
 
 /// A call, before it is made.
@@ -205,8 +218,18 @@ impl Http {
 
     /// Makes a call and decodes its answer. An answer that is not what it should be is `Unavailable`.
     pub(crate) async fn read<T: DeserializeOwned>(&self, call: &Call) -> Result<T, CloudError> {
-        self.run(call, |body| {
-            serde_json::from_slice(body).map_err(|error| error.to_string())
+        self.run(call, |reply| json(&reply.body)).await
+    }
+
+    /// As [`Http::read`], with what a header of the answer says; `None`: there is none that is a text.
+    pub(crate) async fn read_with<T: DeserializeOwned>(
+        &self,
+        call: &Call,
+        header: &'static str,
+    ) -> Result<(T, Option<String>), CloudError> {
+        self.run(call, |reply| {
+            let said = reply.headers.get(header).and_then(|value| value.to_str().ok());
+            Ok((json(&reply.body)?, said.map(str::to_owned)))
         })
         .await
     }
@@ -219,7 +242,7 @@ impl Http {
     async fn run<T>(
         &self,
         call: &Call,
-        decode: impl Fn(&[u8]) -> Result<T, String>,
+        decode: impl Fn(&Reply) -> Result<T, String>,
     ) -> Result<T, CloudError> {
         // Waiting for a slot is the caller's time: its own deadline drops this future.
         let _slot = self
@@ -278,7 +301,7 @@ impl Http {
         call: &Call,
         attempt: u32,
         deadline: Instant,
-        decode: &impl Fn(&[u8]) -> Result<T, String>,
+        decode: &impl Fn(&Reply) -> Result<T, String>,
     ) -> Result<T, CloudError> {
         // One token for the request and for what must not be shown of its answer: the file may change meanwhile.
         let token = self.token(call)?;
@@ -319,11 +342,12 @@ impl Http {
         let held = self.inner.gate.heed(reply.status, &reply.headers);
         if !(200..300).contains(&reply.status) {
             let scrub = |text: &str| self.scrub(text, &token);
-            let mut error = classify::refusal(call, reply.status, &reply.body, &scrub);
+            let mut error =
+                classify::refusal(call, reply.status, &reply.body, self.inner.options.errors, &scrub);
             error.retry_after = held.or_else(|| gate::retry_after(&reply.headers));
             return Err(error);
         }
-        decode(&reply.body).map_err(|message| {
+        decode(&reply).map_err(|message| {
             call.error(
                 CloudErrorKind::Unavailable,
                 format!("the answer cannot be read: {}", self.scrub(&message, &token)),
@@ -371,10 +395,11 @@ impl Http {
 
     /// The token as a header that shows nobody its value.
     fn header(&self, call: &Call, token: &SecretString) -> Result<HeaderValue, CloudError> {
-        let mut value = HeaderValue::from_str(token.expose_secret()).map_err(|_| {
-            let options = &self.inner.options;
-            let (field, path) = (options.token_field, options.token.path().display());
-            let message = format!("{field}: `{path}` holds characters that a token cannot have");
+        let options = &self.inner.options;
+        let text = SecretString::from(format!("{}{}", options.token_prefix, token.expose_secret()));
+        let mut value = HeaderValue::from_str(text.expose_secret()).map_err(|_| {
+            let (field, source) = (options.token_field, &options.token);
+            let message = format!("{field}: `{source}` holds characters that a token cannot have");
             call.error(CloudErrorKind::Unauthenticated, message)
         })?;
         value.set_sensitive(true);
@@ -391,6 +416,10 @@ impl Http {
         }
         text
     }
+}
+
+fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
+    serde_json::from_slice(body).map_err(|error| error.to_string())
 }
 
 /// May the same call succeed a little later?

@@ -8,6 +8,7 @@
 
 mod address;
 mod bgp;
+mod cherry;
 mod config;
 pub mod conformance;
 mod endpoint;
@@ -18,7 +19,9 @@ mod galaxy;
 pub mod http;
 mod inventory;
 mod machine;
+mod pages;
 mod remote;
+mod tags;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod upkeep;
@@ -28,8 +31,9 @@ use std::sync::Arc;
 pub use address::{Assignment, ElasticIps, NewReservation, Placement, Reservation, ReservationState};
 pub use bgp::{BgpFabric, BgpProject, NeighborQuery, Neighbors, Peer, Session};
 pub use config::{
-    AddressType, BgpPeer, Capability, CloudConfig, ConnectError, DriverName, EquinixBgp, EquinixConfig,
-    RemoteConfig, RemoteTls, StaticAddress, StaticBgp, StaticConfig, StaticMachine, UnknownDriver, connect,
+    AddressType, BgpPeer, Capability, CherryBgp, CherryConfig, CloudConfig, ConnectError, DriverName,
+    EquinixBgp, EquinixConfig, RemoteConfig, RemoteTls, StaticAddress, StaticBgp, StaticConfig,
+    StaticMachine, UnknownDriver, connect,
 };
 pub use endpoint::{Endpoint, EndpointAssignment, EndpointIps, EndpointSelector};
 pub use error::{CloudError, CloudErrorKind};
@@ -50,7 +54,7 @@ pub enum AddressBackend {
 /// A driver, as configured: what it can do.
 #[derive(Clone)]
 pub struct Cloud {
-    /// `static`, `equinix`, `remote`: for logs and `ctl`.
+    /// `static`, `equinix`, `cherry`, `remote`: for logs and `ctl`.
     pub name: &'static str,
     /// Machines. `None`: a node is what it says of itself.
     pub machines: Option<Arc<dyn MachineSource>>,

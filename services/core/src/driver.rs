@@ -14,19 +14,22 @@ pub enum DriverName {
     Static,
     /// Equinix Metal's API.
     Equinix,
+    /// Cherry Servers' API.
+    Cherry,
     /// A provider of its own, which speaks `provider.v1`.
     Remote,
 }
 
 impl DriverName {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Static, Self::Equinix, Self::Remote];
+    pub const ALL: [Self; 4] = [Self::Static, Self::Equinix, Self::Cherry, Self::Remote];
 
     /// As it is written.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Static => "static",
             Self::Equinix => "equinix",
+            Self::Cherry => "cherry",
             Self::Remote => "remote",
         }
     }

@@ -4,7 +4,7 @@ mod endpoint;
 
 use std::path::Path;
 
-use groundplane_cloud::{CloudConfig, DriverName, EquinixConfig, RemoteConfig, StaticConfig};
+use groundplane_cloud::{CherryConfig, CloudConfig, DriverName, EquinixConfig, RemoteConfig, StaticConfig};
 use groundplane_core::ClusterId;
 use groundplane_gateway::endpoint::AgentConfig;
 pub(crate) use groundplane_runtime::config::ConfigErrors;
@@ -37,6 +37,7 @@ pub(crate) struct Config {
     #[serde(rename = "static")]
     pub(crate) fixed: StaticConfig,
     pub(crate) equinix: EquinixConfig,
+    pub(crate) cherry: CherryConfig,
     pub(crate) remote: RemoteConfig,
     /// The elastic IP of the API server.
     pub(crate) endpoint: EndpointConfig,
@@ -93,6 +94,7 @@ impl Config {
             driver: self.driver,
             fixed: self.fixed.clone(),
             equinix: self.equinix.clone(),
+            cherry: self.cherry.clone(),
             remote: self.remote.clone(),
             endpoint: self.endpoint.selector(),
         }

@@ -20,6 +20,7 @@ impl CloudConfig {
         let (section, problems) = match self.driver {
             DriverName::Static => ("static", self.fixed.validate()),
             DriverName::Equinix => ("equinix", self.equinix.validate()),
+            DriverName::Cherry => ("cherry", self.cherry.validate()),
             DriverName::Remote => ("remote", self.remote.validate()),
         };
         problems
@@ -162,18 +163,8 @@ fn check_secret(problems: &mut Vec<Problem>, path: &str, file: &SecretFile) {
 impl EquinixConfig {
     /// What is wrong; paths from this section.
     pub fn validate(&self) -> Vec<Problem> {
-        let mut problems = Vec::new();
-        if let Err((message, help)) = check_url(&self.base_url) {
-            problems.push(Problem::new("baseUrl", message, help));
-        }
-        match &self.api_token_file {
-            None => problems.push(Problem::new(
-                "apiTokenFile",
-                "missing",
-                "name the file that holds the API token",
-            )),
-            Some(file) => check_secret(&mut problems, "apiTokenFile", file),
-        }
+        let example = "write it as `https://api.equinix.com/metal/v1`";
+        let mut problems = check_api(&self.base_url, example, self.api_token_file.as_ref());
         let is_id = |c: char| c.is_ascii_alphanumeric() || c == '-';
         if self.project_id.is_empty() {
             problems.push(Problem::new(
@@ -189,21 +180,11 @@ impl EquinixConfig {
                 "write the UUID of the project",
             ));
         }
-        if !(1..=1000).contains(&self.page_size) {
-            problems.push(Problem::new(
-                "pageSize",
-                format!("{} is out of range", self.page_size),
-                "1 to 1000",
-            ));
-        }
-        let timeout = self.request_timeout;
-        if timeout < Duration::from_millis(100) || timeout > Duration::from_secs(300) {
-            problems.push(Problem::new("requestTimeout", "out of range", "100ms to 5m"));
-        }
-        if !(1..=1024).contains(&self.max_concurrency) {
-            let message = format!("{} is out of range", self.max_concurrency);
-            problems.push(Problem::new("maxConcurrency", message, "1 to 1024"));
-        }
+        problems.extend(check_calls(
+            self.page_size,
+            self.request_timeout,
+            self.max_concurrency,
+        ));
         problems.extend(
             check_equinix_bgp(&self.bgp)
                 .into_iter()
@@ -246,9 +227,45 @@ fn is_password(text: &str) -> bool {
         && has(u8::is_ascii_digit)
 }
 
+/// What is wrong with where an HTTP API is, and with the token for it. `example` says how such a URL is written.
+pub(super) fn check_api(base_url: &str, example: &'static str, token: Option<&SecretFile>) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    if let Err((message, help)) = check_url(base_url, example) {
+        problems.push(Problem::new("baseUrl", message, help));
+    }
+    match token {
+        None => problems.push(Problem::new(
+            "apiTokenFile",
+            "missing",
+            "name the file that holds the API token",
+        )),
+        Some(file) => check_secret(&mut problems, "apiTokenFile", file),
+    }
+    problems
+}
+
+/// What is wrong with how an HTTP API is called.
+pub(super) fn check_calls(page_size: u32, timeout: Duration, concurrency: usize) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    if !(1..=1000).contains(&page_size) {
+        problems.push(Problem::new(
+            "pageSize",
+            format!("{page_size} is out of range"),
+            "1 to 1000",
+        ));
+    }
+    if timeout < Duration::from_millis(100) || timeout > Duration::from_secs(300) {
+        problems.push(Problem::new("requestTimeout", "out of range", "100ms to 5m"));
+    }
+    if !(1..=1024).contains(&concurrency) {
+        let message = format!("{concurrency} is out of range");
+        problems.push(Problem::new("maxConcurrency", message, "1 to 1024"));
+    }
+    problems
+}
+
 /// The token goes there in the clear where it is not https.
-fn check_url(text: &str) -> Result<(), (String, &'static str)> {
-    let example = "write it as `https://api.equinix.com/metal/v1`";
+fn check_url(text: &str, example: &'static str) -> Result<(), (String, &'static str)> {
     let url =
         reqwest::Url::parse(text).map_err(|error| (format!("`{text}` is not a URL: {error}"), example))?;
     if !url.username().is_empty()

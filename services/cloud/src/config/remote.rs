@@ -134,7 +134,7 @@ impl CloudConfig {
     pub fn addresses_from_pools(&self) -> bool {
         match self.driver {
             DriverName::Static => true,
-            DriverName::Equinix => false,
+            DriverName::Equinix | DriverName::Cherry => false,
             DriverName::Remote => !self.remote.capabilities.contains(&Capability::Addresses),
         }
     }

@@ -36,12 +36,12 @@ fn nothing_configured_is_the_static_driver() {
 
 #[test]
 fn an_unknown_driver_is_told_which_there_are() {
-    let error = "cherry".parse::<DriverName>().unwrap_err().to_string();
+    let error = "cheri".parse::<DriverName>().unwrap_err().to_string();
     assert_eq!(
         error,
-        "there is no driver `cherry`; choose one of: static, equinix, remote"
+        "there is no driver `cheri`; choose one of: static, equinix, cherry, remote"
     );
-    let error = parse::<CloudConfig>("test.yaml", "driver: cherry")
+    let error = parse::<CloudConfig>("test.yaml", "driver: cheri")
         .unwrap_err()
         .to_string();
     assert!(error.contains("static, equinix"), "{error}");
@@ -137,6 +137,66 @@ fn bgp_and_metrics_come_as_configured() {
     assert!(cloud.bgp.is_none() && cloud.machines.is_some());
     let (_token, text) = equinix("  bgp: {enabled: true}\n");
     assert!(connect(&config(&text), &Context::new()).unwrap().bgp.is_some());
+}
+
+/// A token in a file, and the section `cherry` that names it.
+fn cherry(extra: &str) -> (tempfile::NamedTempFile, String) {
+    let token = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(token.path(), "tok").unwrap();
+    let text = format!(
+        "driver: cherry\ncherry:\n  apiTokenFile: {}\n{extra}",
+        token.path().display()
+    );
+    (token, text)
+}
+
+#[test]
+fn the_number_of_a_project_may_be_written_as_a_text() {
+    for line in ["  projectId: 123456\n", "  projectId: '123456'\n"] {
+        let (_token, text) = cherry(line);
+        let config = config(&text);
+        assert_eq!(config.validate(), []);
+        assert_eq!(config.cherry.project_id, "123456");
+        let cloud = connect(&config, &Context::new()).unwrap();
+        assert_eq!(cloud.name, "cherry");
+        assert!(cloud.bgp.is_none() && cloud.machines.is_some() && cloud.endpoint.is_none());
+    }
+    let (_token, text) = cherry("  projectId: 1\n  bgp: {enabled: true}\n");
+    assert!(connect(&config(&text), &Context::new()).unwrap().bgp.is_some());
+}
+
+/// E4, E7, E11, E90
+#[test]
+fn what_is_wrong_with_the_section_cherry_is_told_by_its_place() {
+    assert_eq!(
+        paths("driver: cherry"),
+        ["cherry.apiTokenFile", "cherry.projectId"]
+    );
+    for (line, path) in [
+        ("  projectId: abc\n", "cherry.projectId"),
+        ("  projectId: 0\n", "cherry.projectId"),
+        ("  projectId: '-1'\n", "cherry.projectId"),
+        ("  projectId: 1\n  pageSize: 0\n", "cherry.pageSize"),
+        ("  projectId: 1\n  maxConcurrency: 0\n", "cherry.maxConcurrency"),
+        (
+            "  projectId: 1\n  requestTimeout: 10ms\n",
+            "cherry.requestTimeout",
+        ),
+        (
+            "  projectId: 1\n  baseUrl: 'http://api.cherryservers.com/v1'\n",
+            "cherry.baseUrl",
+        ),
+    ] {
+        let (_token, text) = cherry(line);
+        assert_eq!(paths(&text), [path], "{line}");
+    }
+    for wrong in [
+        "cherry: {projectId: [1]}",
+        "cherry: {projectID: 1}",
+        "cherry: {projectId: -1}",
+    ] {
+        assert!(parse::<CloudConfig>("test.yaml", wrong).is_err(), "{wrong}");
+    }
 }
 
 #[test]

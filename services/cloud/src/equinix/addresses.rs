@@ -1,19 +1,17 @@
 //! Elastic IPs. The tags of a reservation are the record of who it is for, in the form that the cloud's own controller writes.
 
 use async_trait::async_trait;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use groundplane_core::{ClusterId, Family, Owner, OwnerKind, Prefix};
+use groundplane_core::{ClusterId, Family, Owner, Prefix};
 use http::Method;
 use serde_json::json;
-use sha2::{Digest as _, Sha256};
 
 use super::pages::List;
-use super::{Equinix, is_plain, not_absence, wire};
+use super::{Equinix, is_plain, wire};
+use crate::error::not_absence;
 use crate::http::Call;
 use crate::{
     Assignment, CloudError, CloudErrorKind, ElasticIps, NewReservation, Placement, Reservation,
-    ReservationState,
+    ReservationState, tags,
 };
 
 const USAGE: &str = "usage=cloud-provider-equinix-metal-auto";
@@ -28,39 +26,14 @@ pub(super) const LIST: List = List {
     may_lack_meta: false,
 };
 
-/// `service=` and the padded base64 of SHA-256 of `namespace/name`. What that cannot say (another kind of owner, a slot) is added
-/// where it is not empty, so that a Service's tag is the same for every controller.
-fn service_tag(owner: &Owner) -> String {
-    let kind = if owner.kind == OwnerKind::Service {
-        String::new()
-    } else {
-        format!("{}:", owner.kind)
-    };
-    let namespace = owner
-        .namespace
-        .as_ref()
-        .map_or("", |namespace| namespace.as_str());
-    let slot = if owner.slot.is_empty() {
-        String::new()
-    } else {
-        format!("#{}", owner.slot)
-    };
-    let hash = Sha256::digest(format!("{kind}{namespace}/{}{slot}", owner.name).as_bytes());
-    format!("service={}", STANDARD.encode(hash))
-}
-
 #[async_trait]
 impl ElasticIps for Equinix {
     fn tags_of(&self, owner: &Owner) -> Vec<String> {
-        vec![
-            USAGE.to_owned(),
-            service_tag(owner),
-            format!("cluster={}", owner.cluster),
-        ]
+        tags::of_owner(USAGE, owner)
     }
 
     fn cluster_tags(&self, cluster: &ClusterId) -> Vec<String> {
-        vec![USAGE.to_owned(), format!("cluster={cluster}")]
+        tags::of_cluster(USAGE, cluster)
     }
 
     fn supports(&self, family: Family) -> bool {

@@ -9,7 +9,8 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
 
 use super::pages::List;
-use super::{Equinix, PASSWORD_FIELD, need_device, not_absence, provider_id, wire};
+use super::{Equinix, PASSWORD_FIELD, need_device, provider_id, wire};
+use crate::error::not_absence;
 use crate::http::Call;
 use crate::{BgpFabric, BgpProject, CloudError, CloudErrorKind, NeighborQuery, Neighbors, Peer, Session};
 

@@ -27,6 +27,8 @@ impl Bench {
             driver: "test",
             base_url: project.base_url().to_owned(),
             token_header: HeaderName::from_static("x-auth-token"),
+            token_prefix: "",
+            errors: ErrorBodies::Texts,
             token: SecretFile::new(token.path()),
             token_field: "token",
             hidden: Vec::new(),
