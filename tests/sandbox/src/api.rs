@@ -1,20 +1,77 @@
-//! What the APIs of all clouds have in common: a request and an answer, each without its transport.
+//! What the APIs of all clouds have in common: a request and an answer, each without its transport. [`Api`] is where they differ in
+//! transport.
 
-use axum::http::StatusCode;
+use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::cloud::{Access, Cloud};
-use crate::equinix;
 use crate::error::ApiError;
 use crate::query::Query;
+use crate::{cherry, equinix};
+
+/// Whose API it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Api {
+    Equinix,
+    Cherry,
+}
+
+impl Api {
+    /// The API that a path belongs to; for a path of none, whoever is asked by default.
+    pub(crate) fn of(path: &str) -> Self {
+        if path.starts_with(cherry::BASE) {
+            Self::Cherry
+        } else {
+            Self::Equinix
+        }
+    }
+
+    /// What all its paths begin with.
+    pub(crate) fn base(self) -> &'static str {
+        match self {
+            Self::Equinix => equinix::BASE,
+            Self::Cherry => cherry::BASE,
+        }
+    }
+
+    /// All its calls.
+    pub(crate) fn calls(self) -> &'static [(&'static str, &'static str, Call)] {
+        match self {
+            Self::Equinix => equinix::CALLS,
+            Self::Cherry => cherry::CALLS,
+        }
+    }
+
+    /// The token of a request.
+    pub(crate) fn token(self, headers: &HeaderMap) -> Option<&str> {
+        match self {
+            Self::Equinix => headers.get("x-auth-token")?.to_str().ok(),
+            Self::Cherry => headers.get(AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer "),
+        }
+    }
+
+    /// A refusal, as its clients know it.
+    pub(crate) fn refuse(self, error: &ApiError) -> Reply {
+        let body = match self {
+            Self::Equinix => equinix::refusal(error),
+            Self::Cherry => cherry::refusal(error.status().as_u16(), &error.to_string()),
+        };
+        Reply {
+            status: error.status(),
+            body: body.to_string().into_bytes(),
+            total: None,
+        }
+    }
+}
 
 /// A request, without its transport.
 #[derive(Debug)]
 pub(crate) struct Ask<'a> {
     pub(crate) access: Access,
-    /// The one parameter of the path.
+    /// The one parameter of the path; empty where it has none.
     pub(crate) id: &'a str,
     pub(crate) query: &'a Query,
     pub(crate) body: &'a [u8],
@@ -46,12 +103,18 @@ impl Ask<'_> {
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
     pub(crate) body: Vec<u8>,
+    /// How long a list is of which this is a page, where a header says so.
+    pub(crate) total: Option<usize>,
 }
 
 impl Reply {
     pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Result<Self, ApiError> {
         let body = serde_json::to_vec(body).map_err(|error| ApiError::BadRequest(error.to_string()))?;
-        Ok(Self { status, body })
+        Ok(Self {
+            status,
+            body,
+            total: None,
+        })
     }
 
     pub(crate) fn ok(body: &impl Serialize) -> Result<Self, ApiError> {
@@ -66,15 +129,7 @@ impl Reply {
         Self {
             status: StatusCode::NO_CONTENT,
             body: Vec::new(),
-        }
-    }
-}
-
-impl From<ApiError> for Reply {
-    fn from(error: ApiError) -> Self {
-        Self {
-            status: error.status(),
-            body: equinix::refusal(&error).to_string().into_bytes(),
+            total: None,
         }
     }
 }

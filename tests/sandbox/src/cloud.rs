@@ -2,10 +2,11 @@
 //! call of the API happens at one instant.
 
 mod bgp;
+mod cherry;
 mod devices;
 mod reservations;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 use jiff::Timestamp;
@@ -22,12 +23,18 @@ use crate::ident::{
 use crate::model::{Assignment, BgpConfig, BgpStatus, Device, Reservation, Session};
 use crate::options::ProjectOptions;
 use crate::ordered::Ordered;
+use crate::regions::RegionBgp;
+
+/// The integer id of the first project that says nothing else.
+const FIRST_NUMBER: u32 = 1_001;
+/// How many servers a project may have had before its integer ids run into the next project's.
+const SERVERS: u32 = 10_000;
 
 /// Why the sandbox cannot be furnished as a test asks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetupError {
-    /// A metro or facility that the sandbox does not know.
-    #[error("no metro or facility `{0}`")]
+    /// A metro, facility or region that the sandbox does not know.
+    #[error("no metro, facility or region `{0}`")]
     UnknownPlace(String),
     /// More machines or addresses than fit into the project's slice.
     #[error("no room for another {0}")]
@@ -80,10 +87,11 @@ impl Cloud {
         let seed = digest(self.seed, name.as_bytes());
         let id = options.id.unwrap_or_else(|| uuid_of(seed, 0).into());
         let token = options.token.clone().unwrap_or_else(|| token_of(seed));
+        let integer = options.number;
         if self
             .projects
             .iter()
-            .any(|project| project.id == id || project.name == name)
+            .any(|project| project.id == id || project.name == name || integer == Some(project.number))
         {
             return Err(SetupError::Taken(name));
         }
@@ -111,6 +119,12 @@ impl Cloud {
 
     pub(crate) fn projects(&self) -> impl Iterator<Item = &ProjectState> {
         self.projects.iter()
+    }
+
+    /// The project with this id in the API of Cherry Servers.
+    pub(crate) fn numbered(&self, number: u32) -> Option<ProjectId> {
+        let project = self.projects.iter().find(|project| project.number == number)?;
+        Some(project.id)
     }
 
     pub(crate) fn project(&mut self, id: ProjectId) -> Option<&mut ProjectState> {
@@ -153,6 +167,8 @@ pub(crate) struct Held {
 #[derive(Debug)]
 pub(crate) struct ProjectState {
     pub(crate) id: ProjectId,
+    /// The id in the API of Cherry Servers.
+    pub(crate) number: u32,
     pub(crate) name: String,
     pub(crate) options: ProjectOptions,
     pub(crate) devices: Ordered<DeviceId, Device>,
@@ -161,6 +177,11 @@ pub(crate) struct ProjectState {
     pub(crate) sessions: Ordered<SessionId, Session>,
     pub(crate) bgp: Option<BgpConfig>,
     pub(crate) holders: Holders,
+    /// Machines by their number.
+    pub(crate) servers: HashMap<u32, DeviceId>,
+    /// Routers that a test furnished, by the id of their region.
+    regions: BTreeMap<u32, RegionBgp>,
+    next_server: u32,
     ids: IdSource,
     plan: AddressPlan,
     /// Blocks that can be assigned, by first address.
@@ -185,6 +206,7 @@ impl ProjectState {
     ) -> Result<Self, SetupError> {
         let mut project = Self {
             id,
+            number: options.number.unwrap_or(FIRST_NUMBER + number),
             name,
             devices: Ordered::default(),
             reservations: Ordered::default(),
@@ -192,6 +214,12 @@ impl ProjectState {
             sessions: Ordered::default(),
             bgp: None,
             holders: Holders::new(),
+            servers: HashMap::new(),
+            regions: BTreeMap::new(),
+            next_server: options
+                .number
+                .unwrap_or(FIRST_NUMBER + number)
+                .saturating_mul(SERVERS),
             ids: IdSource::new(seed),
             plan: AddressPlan::new(number),
             blocks: UsedBlocks::new(),
@@ -201,7 +229,9 @@ impl ProjectState {
             window: (0, 0),
             options,
         };
-        project.place(Some(&project.options.metro), None)?;
+        // It may be named as a region.
+        let metro = project.place(Some(&project.options.metro), None)?.metro;
+        metro.clone_into(&mut project.options.metro);
         if let Some(asn) = project.options.asn {
             let (deployment_type, md5) = (project.options.deployment_type, project.options.md5.clone());
             project.configure_bgp(asn, deployment_type, md5, None, BgpStatus::Enabled, now);

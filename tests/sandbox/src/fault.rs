@@ -151,7 +151,7 @@ pub struct FaultRule {
     /// `GET`, `POST` …
     #[serde(default)]
     pub method: Option<String>,
-    /// The route below `/metal/v1`, such as `/projects/{pid}/ips`.
+    /// The route below `/metal/v1` or `/v1`, such as `/projects/{pid}/ips`.
     #[serde(default)]
     pub route: Option<String>,
     /// A part of the path, of the query or of the request's body: an id, a tag, an address.

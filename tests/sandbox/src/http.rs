@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, Query as QueryOf, State};
+use axum::extract::{Query as QueryOf, RawPathParams, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, Request, Response, Uri};
 use axum::routing::{MethodFilter, on};
@@ -26,18 +26,21 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::Service as _;
 
-use crate::api::{Ask, Call, Reply};
+use crate::api::{Api, Ask, Call, Reply};
 use crate::cloud::{Access, Cloud};
-use crate::equinix::{BASE, CALLS};
 use crate::error::ApiError;
 use crate::fault::Faults;
 use crate::journal::Journal;
+use crate::options::Clouds;
 use crate::query::Query;
 use spoil::Sever;
 
 /// How long to wait after the machine refused a connection (out of file descriptors), so that the loop does not
 /// spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+
+/// The header with the length of a list, at Cherry Servers.
+pub(crate) const TOTAL_COUNT: &str = "x-total-count";
 
 /// What every request needs.
 #[derive(Clone)]
@@ -46,8 +49,11 @@ pub(crate) struct Shared {
     pub(crate) faults: Arc<Faults>,
     pub(crate) journal: Journal,
     pub(crate) clock: Arc<dyn Clock>,
-    /// As clients see it, with `/metal/v1`.
+    /// The API of Equinix Metal as clients see it, with `/metal/v1`.
     pub(crate) base_url: Arc<str>,
+    /// The API of Cherry Servers as clients see it, with `/v1`.
+    pub(crate) cherry_url: Arc<str>,
+    pub(crate) clouds: Clouds,
     pub(crate) stop: CancellationToken,
 }
 
@@ -118,24 +124,35 @@ async fn connection(stream: TcpStream, router: Router, stop: CancellationToken) 
 }
 
 fn router(shared: Shared) -> Router {
-    let mut api = Router::new();
-    for (method, route, call) in CALLS {
-        let filter = match *method {
-            "POST" => MethodFilter::POST,
-            "PATCH" => MethodFilter::PATCH,
-            "DELETE" => MethodFilter::DELETE,
-            _ => MethodFilter::GET,
-        };
-        let call: Call = *call;
-        let handler =
-            move |State(shared): State<Shared>,
-                  axum::Extension(access): axum::Extension<Access>,
-                  Path(id): Path<String>,
-                  uri: Uri,
-                  body: Bytes| async move { answer(&shared, call, access, &id, &uri, &body) };
-        api = api.route(&format!("{BASE}{route}"), on(filter, handler));
+    let served: &[Api] = match shared.clouds {
+        Clouds::Equinix => &[Api::Equinix],
+        Clouds::Cherry => &[Api::Cherry],
+        Clouds::Both => &[Api::Equinix, Api::Cherry],
+    };
+    let mut router = Router::new();
+    for api in served.iter().copied() {
+        for (method, route, call) in api.calls() {
+            let filter = match *method {
+                "POST" => MethodFilter::POST,
+                "PUT" => MethodFilter::PUT,
+                "PATCH" => MethodFilter::PATCH,
+                "DELETE" => MethodFilter::DELETE,
+                _ => MethodFilter::GET,
+            };
+            let call: Call = *call;
+            let handler = move |State(shared): State<Shared>,
+                                axum::Extension(access): axum::Extension<Access>,
+                                parameters: RawPathParams,
+                                uri: Uri,
+                                body: Bytes| async move {
+                let id = parameters.iter().next().map_or("", |(_, value)| value);
+                answer(&shared, (api, call), access, id, &uri, &body)
+            };
+            router = router.route(&format!("{}{route}", api.base()), on(filter, handler));
+        }
     }
-    api.fallback(|| async { respond(ApiError::NotFound.into()) })
+    router
+        .fallback(|uri: Uri| async move { respond(Api::of(uri.path()).refuse(&ApiError::NotFound)) })
         .layer(axum::middleware::from_fn_with_state(
             shared.clone(),
             intercept::intercept,
@@ -144,9 +161,16 @@ fn router(shared: Shared) -> Router {
         .with_state(shared)
 }
 
-fn answer(shared: &Shared, call: Call, access: Access, id: &str, uri: &Uri, body: &[u8]) -> Response<Body> {
+fn answer(
+    shared: &Shared,
+    (api, call): (Api, Call),
+    access: Access,
+    id: &str,
+    uri: &Uri,
+    body: &[u8],
+) -> Response<Body> {
     let Ok(QueryOf(pairs)) = QueryOf::<Vec<(String, String)>>::try_from_uri(uri) else {
-        return respond(ApiError::BadRequest("the query cannot be read".to_owned()).into());
+        return respond(api.refuse(&ApiError::BadRequest("the query cannot be read".to_owned())));
     };
     let query = Query::new(pairs, uri.query().unwrap_or_default());
     let ask = Ask {
@@ -157,7 +181,7 @@ fn answer(shared: &Shared, call: Call, access: Access, id: &str, uri: &Uri, body
         now: shared.now(),
     };
     let reply = call(&mut shared.cloud.lock(), &ask);
-    respond(reply.unwrap_or_else(Reply::from))
+    respond(reply.unwrap_or_else(|error| api.refuse(&error)))
 }
 
 /// An answer on the wire.
@@ -169,6 +193,11 @@ fn respond(reply: Reply) -> Response<Body> {
         response
             .headers_mut()
             .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    }
+    if let Some(total) = reply.total {
+        response
+            .headers_mut()
+            .insert(TOTAL_COUNT, HeaderValue::from(total));
     }
     response
 }

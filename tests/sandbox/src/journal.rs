@@ -21,7 +21,7 @@ pub struct Entry {
     pub project: Option<ProjectId>,
     /// `GET`, `POST` …
     pub method: String,
-    /// The route below `/metal/v1`, such as `/projects/{pid}/ips`; `-` where there is none.
+    /// The route below `/metal/v1` or `/v1`, such as `/projects/{pid}/ips`; `-` where there is none.
     pub route: String,
     /// Path and query, as they came.
     pub path: String,

@@ -15,6 +15,7 @@ const METROS: &[(&str, &str, &str)] = &[
     ("hk", "Hong Kong", "HK"),
     ("la", "Los Angeles", "US"),
     ("ld", "London", "GB"),
+    ("lt", "Siauliai", "LT"),
     ("md", "Madrid", "ES"),
     ("ny", "New York", "US"),
     ("pa", "Paris", "FR"),
@@ -63,6 +64,12 @@ pub(crate) fn metro_of(facility: &str) -> Option<&'static str> {
     }
     let letters = facility.trim_end_matches(|c: char| c.is_ascii_digit());
     (letters.len() < facility.len()).then(|| metro(letters)).flatten()
+}
+
+/// All metros.
+#[cfg(test)]
+pub(crate) fn codes() -> impl Iterator<Item = &'static str> {
+    METROS.iter().map(|(code, ..)| *code)
 }
 
 /// The id of a metro or facility: the same in every sandbox.

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use groundplane_sandbox::{ProjectOptions, Sandbox, SandboxOptions};
+use groundplane_sandbox::{Clouds, ProjectOptions, Sandbox, SandboxOptions};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// A cloud in a box: the Equinix Metal API with fault injection and a journal.
+/// A cloud in a box: the APIs of Equinix Metal and Cherry Servers with fault injection and a journal.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Args {
@@ -20,6 +20,14 @@ struct Args {
     /// where friends are.
     #[arg(long, env = "GROUNDPLANE_SANDBOX_LISTEN", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
+    /// Whose API it speaks: `/metal/v1`, `/v1` or both, for the same machines and addresses. `base_url` of the line is the first of them.
+    #[arg(
+        long,
+        env = "GROUNDPLANE_SANDBOX_CLOUD",
+        value_enum,
+        default_value = "equinix"
+    )]
+    cloud: Clouds,
     /// Projects, as NAME or NAME=UUID, separated by commas.
     #[arg(
         long,
@@ -46,6 +54,7 @@ struct Args {
 async fn main() -> Result<()> {
     let Args {
         listen,
+        cloud,
         projects,
         devices,
         quota,
@@ -61,6 +70,7 @@ async fn main() -> Result<()> {
         listen,
         seed,
         account_token,
+        clouds: cloud,
         ..SandboxOptions::default()
     })?;
     if let Some(path) = &token_file {
@@ -68,14 +78,21 @@ async fn main() -> Result<()> {
     }
     let projects = projects
         .iter()
-        .map(|text| add_project(&sandbox, text, devices, quota))
+        .map(|text| add_project(&sandbox, text, cloud, devices, quota))
         .collect::<Result<Vec<_>>>()?;
+    let base_url = match cloud {
+        Clouds::Cherry => sandbox.cherry_url(),
+        Clouds::Equinix | Clouds::Both => sandbox.base_url(),
+    };
     let mut line = json!({
-        "base_url": sandbox.base_url(),
+        "base_url": base_url,
         "admin_url": sandbox.admin_url(),
         "project": projects.first().map(|project| project["id"].clone()),
         "projects": projects,
     });
+    if cloud == Clouds::Both {
+        line["cherry_url"] = json!(sandbox.cherry_url());
+    }
     match &token_file {
         Some(path) => line["token_file"] = json!(path),
         None => line["token"] = json!(sandbox.account_token()),
@@ -96,6 +113,7 @@ async fn main() -> Result<()> {
 fn add_project(
     sandbox: &Sandbox,
     text: &str,
+    cloud: Clouds,
     devices: usize,
     quota: Option<u32>,
 ) -> Result<serde_json::Value> {
@@ -109,15 +127,19 @@ fn add_project(
         ),
         None => (text, None),
     };
+    let defaults = match cloud {
+        Clouds::Cherry => ProjectOptions::cherry(),
+        Clouds::Equinix | Clouds::Both => ProjectOptions::default(),
+    };
     let options = ProjectOptions {
         name: Some(name.to_owned()),
         id,
         quota,
-        ..ProjectOptions::default()
+        ..defaults
     };
     let project = sandbox.try_project(options)?;
     project.add_devices(devices);
-    Ok(json!({ "name": name, "id": project.id() }))
+    Ok(json!({ "name": name, "id": project.id(), "number": project.number() }))
 }
 
 /// The token in the file; none where the file does not exist or is empty.

@@ -118,6 +118,8 @@ words!(
 pub struct Device {
     /// Its id.
     pub id: DeviceId,
+    /// Its id in the API of Cherry Servers, where it is a server.
+    pub number: u32,
     /// Its name.
     pub hostname: String,
     /// Slug of its plan.

@@ -27,6 +27,20 @@ pub struct SandboxOptions {
     pub account_token: Option<String>,
     /// How many calls the journal remembers.
     pub journal_capacity: usize,
+    /// Whose API it speaks.
+    pub clouds: Clouds,
+}
+
+/// Whose API the sandbox speaks. The world behind is one: what is made by one API is seen by the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Clouds {
+    /// Equinix Metal's, under `/metal/v1`.
+    Equinix,
+    /// Cherry Servers', under `/v1`.
+    Cherry,
+    /// Both.
+    #[default]
+    Both,
 }
 
 impl Default for SandboxOptions {
@@ -37,6 +51,7 @@ impl Default for SandboxOptions {
             clock: Arc::new(SystemClock),
             account_token: None,
             journal_capacity: JOURNAL_CAPACITY,
+            clouds: Clouds::default(),
         }
     }
 }
@@ -58,6 +73,8 @@ pub struct ProjectOptions {
     pub name: Option<String>,
     /// Its id, where it must be known beforehand.
     pub id: Option<ProjectId>,
+    /// Its id in the API of Cherry Servers, where it must be known beforehand.
+    pub number: Option<u32>,
     /// Its token, where it must be known beforehand.
     pub token: Option<String>,
     /// How many addresses may be reserved without a person's approval; `None`: any number.
@@ -72,7 +89,7 @@ pub struct ProjectOptions {
     pub peer_asn: u32,
     /// Prefixes that a machine may announce.
     pub max_prefix: u32,
-    /// Where machines stand unless they say otherwise.
+    /// Where machines stand unless they say otherwise: a metro, or a region of Cherry Servers.
     pub metro: String,
     /// Facility of machines unless they say otherwise.
     pub facility: String,
@@ -91,6 +108,7 @@ impl Default for ProjectOptions {
         Self {
             name: None,
             id: None,
+            number: None,
             token: None,
             quota: None,
             asn: None,
@@ -104,6 +122,17 @@ impl Default for ProjectOptions {
             rate_limit: None,
             session_reads_until_up: Some(1),
             list_machine_blocks: true,
+        }
+    }
+}
+
+impl ProjectOptions {
+    /// A project as one has it at Cherry Servers: in the region `EU-Nord-1`, all else by default.
+    pub fn cherry() -> Self {
+        Self {
+            metro: "lt".to_owned(),
+            facility: "lt1".to_owned(),
+            ..Self::default()
         }
     }
 }
@@ -156,7 +185,7 @@ pub struct DeviceOptions {
     pub hostname: Option<String>,
     /// Slug of its plan.
     pub plan: String,
-    /// Where it stands; the project's default where absent.
+    /// Where it stands, a metro or a region of Cherry Servers; the project's default where absent.
     pub metro: Option<String>,
     /// Its facility; the project's default where absent.
     pub facility: Option<String>,
@@ -212,7 +241,7 @@ pub struct ReservationOptions {
     pub tags: Vec<String>,
     /// A text for people.
     pub details: Option<String>,
-    /// Its metro; the project's default where absent. A global address has none.
+    /// Its metro, or its region of Cherry Servers; the project's default where absent. A global address has none.
     pub metro: Option<String>,
     /// Waits for approval.
     pub pending: bool,

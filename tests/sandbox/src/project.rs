@@ -13,6 +13,7 @@ use crate::ident::{AssignmentId, DeviceId, ProjectId, ReservationId, SessionId};
 use crate::journal::Journal;
 use crate::model::{Assignment, BgpConfig, BgpStatus, Device, DeviceState, Reservation, Session};
 use crate::options::{DeviceOptions, ReservationOptions};
+use crate::regions::{self, RegionBgp};
 
 /// The value, or the end of the test.
 #[track_caller]
@@ -58,9 +59,19 @@ impl Project {
         &self.token
     }
 
-    /// Where the API is, `/metal/v1` included.
+    /// Its id in the API of Cherry Servers.
+    pub fn number(&self) -> u32 {
+        self.read(|project| project.number)
+    }
+
+    /// Where the API of Equinix Metal is, `/metal/v1` included.
     pub fn base_url(&self) -> &str {
         &self.shared.base_url
+    }
+
+    /// Where the API of Cherry Servers is, `/v1` included.
+    pub fn cherry_url(&self) -> &str {
+        &self.shared.cherry_url
     }
 
     /// What groundplane is told of this project, as sections of its configuration file: driver, place, and the file that the
@@ -72,6 +83,23 @@ impl Project {
             token.display().to_string(),
             self.id,
         )
+    }
+
+    /// What groundplane is told of this project as one at Cherry Servers: as [`Self::config`], with the project's own region.
+    pub fn cherry_config(&self, token: &Path) -> String {
+        let region = self.region();
+        format!(
+            "driver: cherry\ncherry:\n  baseUrl: {:?}\n  apiTokenFile: {:?}\n  projectId: {}\n  region: {region}\n  bgp: {{enabled: true}}\n",
+            self.cherry_url(),
+            token.display().to_string(),
+            self.number(),
+        )
+    }
+
+    /// The name of the region in which its machines stand unless they say otherwise.
+    pub fn region(&self) -> &'static str {
+        let region = self.read(|project| regions::of_metro(&project.options.metro));
+        region.map_or("", |region| region.name)
     }
 
     /// The calls to this project.
@@ -419,6 +447,20 @@ impl Project {
                 .ok_or_else(|| SetupError::Unknown("BGP configuration", self.id.to_string()))?;
             config.asn = asn;
             config.md5 = md5.map(str::to_owned);
+            Ok(())
+        }));
+    }
+
+    /// A region of Cherry Servers, by name or slug, has other routers from now on, as this project sees it.
+    ///
+    /// # Panics
+    /// Where there is no such region.
+    #[track_caller]
+    pub fn set_region_bgp(&self, region: &str, hosts: impl IntoIterator<Item = IpAddr>, asn: u32) {
+        let hosts = hosts.into_iter().collect();
+        must(self.work(|project| {
+            let region = regions::named(region).ok_or_else(|| SetupError::UnknownPlace(region.to_owned()))?;
+            project.set_region_bgp(region, RegionBgp { hosts, asn });
             Ok(())
         }));
     }

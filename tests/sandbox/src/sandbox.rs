@@ -8,8 +8,8 @@ use std::{fmt, io};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use crate::api::Api;
 use crate::cloud::{Cloud, SetupError, token_of};
-use crate::equinix::BASE;
 use crate::fault::Faults;
 use crate::http::{Shared, serve};
 use crate::ident::mix;
@@ -81,6 +81,7 @@ impl Sandbox {
             clock,
             account_token,
             journal_capacity,
+            clouds,
         } = options;
         let refused = |source| StartError::Listen {
             address: listen,
@@ -95,7 +96,9 @@ impl Sandbox {
             faults: Arc::new(Faults::default()),
             journal: Journal::new(journal_capacity),
             clock,
-            base_url: format!("http://{address}{BASE}").into(),
+            base_url: format!("http://{address}{}", Api::Equinix.base()).into(),
+            cherry_url: format!("http://{address}{}", Api::Cherry.base()).into(),
+            clouds,
             stop: CancellationToken::new(),
         };
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -119,9 +122,14 @@ impl Sandbox {
         })
     }
 
-    /// Where the API is, `/metal/v1` included.
+    /// Where the API of Equinix Metal is, `/metal/v1` included.
     pub fn base_url(&self) -> &str {
         &self.shared.base_url
+    }
+
+    /// Where the API of Cherry Servers is, `/v1` included.
+    pub fn cherry_url(&self) -> &str {
+        &self.shared.cherry_url
     }
 
     /// Where the admin API is, `/sandbox/v1` included.

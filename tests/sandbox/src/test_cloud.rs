@@ -1,6 +1,6 @@
 //! A sandbox for one test: with one project, and with the project's token in a file, as drivers want it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
@@ -43,6 +43,16 @@ impl TestCloud {
     /// Its project.
     pub fn project(&self) -> &Project {
         &self.project
+    }
+
+    /// The file that its token stands in.
+    pub fn token_file(&self) -> &Path {
+        &self.token
+    }
+
+    /// What groundplane is told of it as a cloud of Cherry Servers: [`Project::cherry_config`].
+    pub fn cherry_config(&self) -> String {
+        self.project.cherry_config(&self.token)
     }
 
     /// What groundplane is told of it: [`Project::config`].

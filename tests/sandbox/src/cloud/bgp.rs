@@ -24,7 +24,7 @@ pub(crate) struct BgpRequest {
 }
 
 /// `POST /devices/{id}/bgp/sessions`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 pub(crate) struct SessionRequest {
     #[serde(default)]
     address_family: Option<String>,

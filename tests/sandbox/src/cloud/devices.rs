@@ -11,6 +11,7 @@ use crate::ident::{AssignmentId, DeviceId, Kind, ReservationId};
 use crate::locations::{self, Place};
 use crate::model::{Assignment, Device, Reservation, ReservationKind, ReservationState};
 use crate::options::{Choice, DeviceOptions};
+use crate::regions;
 
 /// Length of the blocks that private addresses of machines are cut from.
 const PRIVATE_BLOCK: u8 = 25;
@@ -21,6 +22,11 @@ const PEERS_V4: [[u8; 4]; 2] = [[169, 254, 255, 1], [169, 254, 255, 2]];
 /// The switches over IPv6. A guess: the real ones were never written down.
 const PEERS_V6: [[u16; 8]; 2] = [[0xfc00, 0, 0, 0, 0, 0, 0, 0xe], [0xfc00, 0, 0, 0, 0, 0, 0, 0xf]];
 
+/// The metro with this code, or that a region is.
+fn metro_named(text: &str) -> Option<&'static str> {
+    locations::metro(text).or_else(|| regions::named(text).map(|region| region.metro))
+}
+
 impl ProjectState {
     /// Metro and facility from what was asked for, the rest from the project's defaults. A facility alone
     /// brings its metro.
@@ -29,7 +35,7 @@ impl ProjectState {
         let default = self.options.facility.as_str();
         match (metro, facility) {
             (Some(code), None) => {
-                let metro = locations::metro(code).ok_or_else(|| unknown(code))?;
+                let metro = metro_named(code).ok_or_else(|| unknown(code))?;
                 let fits = locations::metro_of(default) == Some(metro);
                 let facility = if fits {
                     default.to_owned()
@@ -43,7 +49,7 @@ impl ProjectState {
                 let of_facility = locations::metro_of(facility).ok_or_else(|| unknown(facility))?;
                 let metro = metro.unwrap_or(of_facility);
                 Ok(Place {
-                    metro: locations::metro(metro).ok_or_else(|| unknown(metro))?,
+                    metro: metro_named(metro).ok_or_else(|| unknown(metro))?,
                     facility: facility.to_owned(),
                 })
             }
@@ -77,8 +83,10 @@ impl ProjectState {
             addresses.push(self.add_own_address(id, address, public, place.metro, now));
         }
         let peers_v4 = PEERS_V4.into_iter().map(IpAddr::from);
+        let number = self.next_server_number().ok_or(SetupError::Full("machine"))?;
         let device = Device {
             id,
+            number,
             hostname,
             plan: options.plan,
             metro: place.metro.to_owned(),
@@ -93,6 +101,7 @@ impl ProjectState {
             slot: Some(slot),
         };
         self.devices.insert(id, device);
+        self.servers.insert(number, id);
         Ok(id)
     }
 
@@ -171,6 +180,7 @@ impl ProjectState {
         let Some(device) = self.devices.remove(id) else {
             return false;
         };
+        self.servers.remove(&device.number);
         for assignment in device.addresses {
             self.forget_assignment(assignment);
         }

@@ -44,6 +44,20 @@ pub(crate) struct ReservationRequest {
 }
 
 impl ReservationRequest {
+    /// One public IPv4 address, or a refusal where the quota is spent.
+    pub(crate) fn floating(metro: &str, tags: Vec<String>) -> Self {
+        Self {
+            kind: ReservationKind::PublicIpv4.as_str().to_owned(),
+            quantity: 1,
+            metro: Some(metro.to_owned()),
+            facility: None,
+            details: None,
+            tags,
+            customdata: None,
+            fail_on_approval_required: true,
+        }
+    }
+
     fn kind(&self) -> Result<ReservationKind, ApiError> {
         match self.kind.as_str() {
             "public_ipv4" => Ok(ReservationKind::PublicIpv4),

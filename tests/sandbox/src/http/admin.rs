@@ -3,6 +3,7 @@
 
 mod holders;
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use axum::Router;
@@ -16,7 +17,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
 use super::{Shared, respond};
-use crate::api::Reply;
+use crate::api::{Api, Reply};
 use crate::cloud::{Access, ProjectState, SetupError};
 use crate::error::ApiError;
 use crate::fault::{FaultId, FaultRule, RandomPlan};
@@ -24,6 +25,7 @@ use crate::ident::{DeviceId, ProjectId, ReservationId};
 use crate::journal::Journal;
 use crate::model::{BgpStatus, DeviceState, ReservationState};
 use crate::options::{DeviceOptions, ProjectOptions, ReservationOptions};
+use crate::regions::{self, RegionBgp};
 
 type Answer = Result<Reply, ApiError>;
 
@@ -37,7 +39,7 @@ impl From<SetupError> for ApiError {
 }
 
 fn reply(answer: Answer) -> Response<Body> {
-    respond(answer.unwrap_or_else(Reply::from))
+    respond(answer.unwrap_or_else(|error| Api::Equinix.refuse(&error)))
 }
 
 fn ok(body: &impl Serialize) -> Answer {
@@ -104,7 +106,7 @@ async fn list_projects(State(shared): State<Shared>) -> Response<Body> {
     let rows: Vec<Value> = cloud
         .projects()
         .map(|project| {
-            json!({ "id": project.id, "name": project.name, "devices": project.devices.len(),
+            json!({ "id": project.id, "number": project.number, "name": project.name, "devices": project.devices.len(),
                     "reservations": project.reservations.values().filter(|row| !row.management).count(), "sessions": project.sessions.len() })
         })
         .collect();
@@ -116,9 +118,13 @@ async fn add_project(State(shared): State<Shared>, body: Bytes) -> Response<Body
     reply(read::<ProjectOptions>(&body).and_then(|options| {
         let now = shared.now();
         let mut cloud = shared.cloud.lock();
-        let id = cloud.add_project(options, now)?.id;
+        let project = cloud.add_project(options, now)?;
+        let (id, number) = (project.id, project.number);
         let token = cloud.token(id).ok_or(ApiError::NotFound)?;
-        created(&json!({ "id": id, "token": token, "base_url": &*shared.base_url }))
+        created(&json!({
+            "id": id, "number": number, "token": token,
+            "base_url": &*shared.base_url, "cherry_url": &*shared.cherry_url,
+        }))
     }))
 }
 
@@ -144,6 +150,9 @@ struct ProjectChange {
     quota: Given<u32>,
     #[serde(default)]
     bgp_status: Option<BgpStatus>,
+    /// Regions of Cherry Servers, by name or slug, and the routers that they have from now on.
+    #[serde(default)]
+    regions: BTreeMap<String, RegionBgp>,
     /// All sessions go `up`.
     #[serde(default)]
     raise_sessions: bool,
@@ -161,6 +170,10 @@ async fn change_project(State(shared): State<Shared>, Path(id): Path<String>, bo
                 }
                 if let Some(status) = change.bgp_status {
                     project.bgp.as_mut().ok_or(ApiError::NotFound)?.status = status;
+                }
+                for (name, bgp) in change.regions {
+                    let region = regions::named(&name).ok_or(SetupError::UnknownPlace(name))?;
+                    project.set_region_bgp(region, bgp);
                 }
                 if change.raise_sessions {
                     project.raise_all_sessions();

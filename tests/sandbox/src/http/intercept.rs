@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::spoil::{self, injected, sever};
 use super::{Shared, respond};
+use crate::api::Api;
 use crate::cloud::{Access, Allowance};
-use crate::equinix::BASE;
 use crate::error::ApiError;
 use crate::fault::{Action, CallView};
 use crate::ident::ProjectId;
@@ -26,17 +26,18 @@ pub(super) async fn intercept(
     next: Next,
 ) -> Response<Body> {
     let (parts, body) = request.into_parts();
+    let api = Api::of(parts.uri.path());
     let Ok(body) = to_bytes(body, MOST_BODY).await else {
-        return respond(ApiError::BadRequest("the body cannot be read".to_owned()).into());
+        return respond(api.refuse(&ApiError::BadRequest("the body cannot be read".to_owned())));
     };
-    let access = access(&shared, &parts.headers);
-    let route = route(&parts);
+    let access = access(&shared, api, &parts.headers);
+    let route = route(api, &parts);
     let path = parts
         .uri
         .path_and_query()
         .map_or("", |path| path.as_str())
         .to_owned();
-    let project = project_of(access, &parts);
+    let project = project_of(&shared, api, access, &parts);
     let open = shared.journal.begin(Entry {
         sequence: 0,
         project,
@@ -62,19 +63,20 @@ pub(super) async fn intercept(
         tokio::time::sleep(verdict.latency).await;
     }
     let response = match verdict.action {
-        Some(Action::Status(fault)) => injected(&fault),
+        Some(Action::Status(fault)) => injected(api, &fault),
         Some(Action::Hang) => std::future::pending().await,
         Some(Action::DropBefore) => sever(),
         after => {
             let response = process(
                 &shared,
+                api,
                 access,
                 Request::from_parts(parts, Body::from(body)),
                 next,
             )
             .await;
             match after {
-                Some(action) => spoil::spoil(response, action).await,
+                Some(action) => spoil::spoil(api, response, action).await,
                 None => response,
             }
         }
@@ -86,12 +88,13 @@ pub(super) async fn intercept(
 /// The call itself, for whoever may make it and has not made too many.
 async fn process(
     shared: &Shared,
+    api: Api,
     access: Option<Access>,
     mut request: Request<Body>,
     next: Next,
 ) -> Response<Body> {
     let Some(access) = access else {
-        return respond(ApiError::Unauthorized.into());
+        return respond(api.refuse(&ApiError::Unauthorized));
     };
     let allowance = match access {
         Access::Account => None,
@@ -105,7 +108,7 @@ async fn process(
         }
     };
     let mut response = if allowance.is_some_and(|allowance| allowance.refuse) {
-        respond(ApiError::RateLimited.into())
+        respond(api.refuse(&ApiError::RateLimited))
     } else {
         request.extensions_mut().insert(access);
         next.run(request).await
@@ -122,34 +125,31 @@ fn tell(headers: &mut HeaderMap, allowance: Allowance) {
     headers.insert("x-ratelimit-reset", HeaderValue::from(allowance.reset));
 }
 
-fn access(shared: &Shared, headers: &HeaderMap) -> Option<Access> {
-    let token = headers.get("x-auth-token")?.to_str().ok()?;
+fn access(shared: &Shared, api: Api, headers: &HeaderMap) -> Option<Access> {
+    let token = api.token(headers)?;
     shared.cloud.lock().access(token)
 }
 
 /// The route below the base; `-` where there is none.
-fn route(parts: &Parts) -> String {
+fn route(api: Api, parts: &Parts) -> String {
     parts
         .extensions
         .get::<MatchedPath>()
-        .and_then(|path| path.as_str().strip_prefix(BASE))
+        .and_then(|path| path.as_str().strip_prefix(api.base()))
         .unwrap_or("-")
         .to_owned()
 }
 
 /// The project of the token; with an account's token, or none that is known, the one in the path.
-fn project_of(access: Option<Access>, parts: &Parts) -> Option<ProjectId> {
-    match access {
-        Some(Access::Project(id)) => Some(id),
-        _ => parts
-            .uri
-            .path()
-            .strip_prefix(BASE)?
-            .strip_prefix("/projects/")?
-            .split('/')
-            .next()?
-            .parse()
-            .ok(),
+fn project_of(shared: &Shared, api: Api, access: Option<Access>, parts: &Parts) -> Option<ProjectId> {
+    if let Some(Access::Project(id)) = access {
+        return Some(id);
+    }
+    let below = parts.uri.path().strip_prefix(api.base())?;
+    let id = below.strip_prefix("/projects/")?.split('/').next()?;
+    match api {
+        Api::Equinix => id.parse().ok(),
+        Api::Cherry => shared.cloud.lock().numbered(id.parse().ok()?),
     }
 }
 

@@ -8,6 +8,9 @@ use axum::http::{HeaderValue, Response, StatusCode};
 use futures::stream;
 use serde_json::{Value, json};
 
+use super::TOTAL_COUNT;
+use crate::api::Api;
+use crate::cherry;
 use crate::fault::{Action, StatusFault};
 
 /// Marks a response that is never sent: the connection is closed instead.
@@ -26,11 +29,11 @@ pub(super) fn is_severed(response: &Response<Body>) -> bool {
 }
 
 /// The answer that a rule wants.
-pub(super) fn injected(fault: &StatusFault) -> Response<Body> {
-    let body = fault
-        .body
-        .clone()
-        .unwrap_or_else(|| json!({ "errors": ["injected"] }));
+pub(super) fn injected(api: Api, fault: &StatusFault) -> Response<Body> {
+    let body = fault.body.clone().unwrap_or_else(|| match api {
+        Api::Equinix => json!({ "errors": ["injected"] }),
+        Api::Cherry => cherry::refusal(fault.status, "injected"),
+    });
     let mut response = Response::new(Body::from(body.to_string()));
     *response.status_mut() = StatusCode::from_u16(fault.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
@@ -46,9 +49,9 @@ pub(super) fn injected(fault: &StatusFault) -> Response<Body> {
 }
 
 /// Spoils the answer to a call that was worked on.
-pub(super) async fn spoil(response: Response<Body>, action: Action) -> Response<Body> {
+pub(super) async fn spoil(api: Api, response: Response<Body>, action: Action) -> Response<Body> {
     match action {
-        Action::StatusAfter(fault) => injected(&fault),
+        Action::StatusAfter(fault) => injected(api, &fault),
         Action::HangAfter => std::future::pending().await,
         Action::DropAfter => sever(),
         Action::HalfBody => half(response).await,
@@ -93,25 +96,34 @@ async fn replace(response: Response<Body>, edit: impl FnOnce(Bytes) -> Vec<u8>) 
     Response::from_parts(parts, Body::from(body))
 }
 
-/// Leaves out the last objects of a list.
-async fn shorten(response: Response<Body>, count: usize) -> Response<Body> {
-    replace(response, |body| {
-        let Ok(mut value) = serde_json::from_slice::<Value>(&body) else {
-            return body.into();
-        };
-        let mut missing = 0;
-        for list in ["devices", "ip_addresses", "bgp_sessions", "bgp_neighbors"] {
-            if let Some(items) = value.get_mut(list).and_then(Value::as_array_mut) {
-                missing = count.min(items.len());
-                items.truncate(items.len() - missing);
-            }
+/// Leaves out the last objects of a list, whichever way the list says how long it is.
+async fn shorten(mut response: Response<Body>, count: usize) -> Response<Body> {
+    let whole = whole(std::mem::take(response.body_mut())).await;
+    let Ok(mut value) = serde_json::from_slice::<Value>(&whole) else {
+        return replace(response.map(|_| Body::from(whole)), Into::into).await;
+    };
+    let mut missing = 0;
+    let mut cut = |items: &mut Vec<Value>| {
+        missing = count.min(items.len());
+        items.truncate(items.len() - missing);
+    };
+    if let Some(items) = value.as_array_mut() {
+        cut(items);
+    }
+    for list in ["devices", "ip_addresses", "bgp_sessions", "bgp_neighbors"] {
+        if let Some(items) = value.get_mut(list).and_then(Value::as_array_mut) {
+            cut(items);
         }
-        if let Some(total) = value.pointer_mut("/meta/total") {
-            *total = json!(total.as_u64().unwrap_or(0).saturating_sub(missing as u64));
-        }
-        value.to_string().into_bytes()
-    })
-    .await
+    }
+    if let Some(total) = value.pointer_mut("/meta/total") {
+        *total = json!(total.as_u64().unwrap_or(0).saturating_sub(missing as u64));
+    }
+    let told = response.headers().get(TOTAL_COUNT);
+    if let Some(total) = told.and_then(|text| text.to_str().ok()?.parse::<usize>().ok()) {
+        let total = HeaderValue::from(total.saturating_sub(missing));
+        response.headers_mut().insert(TOTAL_COUNT, total);
+    }
+    replace(response, |_| value.to_string().into_bytes()).await
 }
 
 /// Ends the JSON in the middle, with what a proxy might have put there.
@@ -132,5 +144,14 @@ mod tests {
         let response = shorten(Response::new(Body::from(page.to_string())), 2).await;
         let value: Value = serde_json::from_slice(&whole(response.into_body()).await).unwrap();
         assert_eq!(value, json!({ "devices": [1], "meta": { "total": 11 } }));
+    }
+
+    #[tokio::test]
+    async fn a_shortened_list_without_meta_tells_so_in_its_header() {
+        let mut response = Response::new(Body::from("[1,2,3]"));
+        response.headers_mut().insert(TOTAL_COUNT, HeaderValue::from(13));
+        let response = shorten(response, 2).await;
+        assert_eq!(response.headers()[TOTAL_COUNT], "11");
+        assert_eq!(whole(response.into_body()).await, "[1]");
     }
 }

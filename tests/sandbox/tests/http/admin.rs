@@ -4,7 +4,7 @@ use groundplane_sandbox::Sandbox;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::{Client, http};
+use crate::{Client, error, http};
 
 struct Admin {
     http: reqwest::Client,
@@ -60,6 +60,7 @@ async fn project(admin: &Admin, options: Value) -> (String, Client) {
         Client {
             http: http(),
             base: text("base_url"),
+            bearer: false,
             token: text("token"),
         },
     )
@@ -113,7 +114,41 @@ async fn a_project_is_furnished_from_outside() {
     let listed = admin.get("/projects").await;
     assert_eq!(
         listed,
-        json!([{ "id": id, "name": "t", "devices": 3, "reservations": 0, "sessions": 0 }])
+        json!([{ "id": id, "number": 1_001, "name": "t", "devices": 3, "reservations": 0, "sessions": 0 }])
+    );
+}
+
+#[tokio::test]
+async fn a_project_at_cherry_servers_is_furnished_from_outside() {
+    let (_sandbox, admin) = start().await;
+    let made = admin
+        .post("/projects", json!({ "number": 77, "metro": "EU-Nord-1" }))
+        .await;
+    assert_eq!(made["number"], 77);
+    let id = made["id"].as_str().unwrap().to_owned();
+    let client = Client {
+        http: http(),
+        base: made["cherry_url"].as_str().unwrap().to_owned(),
+        bearer: true,
+        token: made["token"].as_str().unwrap().to_owned(),
+    };
+    admin.post(&format!("/projects/{id}/devices"), json!({})).await;
+    let bgp = json!({ "hosts": ["198.18.77.1"], "asn": 16_125 });
+    admin
+        .patch(
+            &format!("/projects/{id}"),
+            json!({ "regions": { "eu_nord_1": bgp } }),
+        )
+        .await;
+    let (_, servers) = client.get("/projects/77/servers").await;
+    assert_eq!(servers[0]["region"]["bgp"], bgp);
+    let nowhere = json!({ "regions": { "nowhere": bgp } });
+    let (status, refused) = admin
+        .call(Method::PATCH, &format!("/projects/{id}"), nowhere)
+        .await;
+    assert_eq!(
+        (status, error(&refused)),
+        (422, "no metro, facility or region `nowhere`")
     );
 }
 

@@ -73,6 +73,7 @@ async fn the_process_says_where_it_is_and_stops_when_told() {
         http: http(),
         base: line["base_url"].as_str().unwrap().to_owned(),
         token: token.clone(),
+        bearer: false,
     };
     assert_eq!(
         client.get(&format!("/projects/{id}/devices")).await.1["meta"]["total"],
@@ -87,11 +88,36 @@ async fn the_process_says_where_it_is_and_stops_when_told() {
         http: http(),
         base: line["base_url"].as_str().unwrap().to_owned(),
         token: "mine".to_owned(),
+        bearer: false,
     };
     assert_eq!(client.get(&format!("/projects/{id}/devices")).await.0, 200);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine\n");
     assert!(process.terminate().success());
     assert_ne!(token, "mine");
+}
+
+#[tokio::test]
+async fn a_process_speaks_the_api_that_it_was_asked_for_and_no_other() {
+    for (cloud, metal, cherry) in [("equinix", 200, 404), ("cherry", 404, 200), ("both", 200, 200)] {
+        let (process, line) = Process::start(&["--cloud", cloud, "--devices", "2"]);
+        let project = &line["projects"][0];
+        let origin = line["admin_url"].as_str().unwrap().replace("/sandbox/v1", "");
+        let client = |path: &str, bearer| Client {
+            http: http(),
+            base: format!("{origin}{path}"),
+            token: line["token"].as_str().unwrap().to_owned(),
+            bearer,
+        };
+        let devices = format!("/projects/{}/devices", project["id"].as_str().unwrap());
+        assert_eq!(client("/metal/v1", false).get(&devices).await.0, metal, "{cloud}");
+        let servers = format!("/projects/{}/servers", project["number"]);
+        assert_eq!(client("/v1", true).get(&servers).await.0, cherry, "{cloud}");
+        let base = line["base_url"].as_str().unwrap();
+        let first = if metal == 200 { "/metal/v1" } else { "/v1" };
+        assert_eq!(base, format!("{origin}{first}"));
+        assert_eq!(line.get("cherry_url").is_some(), cloud == "both");
+        assert!(process.terminate().success());
+    }
 }
 
 #[test]

@@ -9,6 +9,8 @@
 mod admin;
 mod bgp;
 mod binary;
+mod cherry;
+mod cherry_ips;
 mod devices;
 mod faults;
 mod holders;
@@ -48,6 +50,8 @@ struct Client {
     http: reqwest::Client,
     base: String,
     token: String,
+    /// Send the token as Cherry Servers wants it.
+    bearer: bool,
 }
 
 impl Client {
@@ -56,14 +60,26 @@ impl Client {
             http: http(),
             base: project.base_url().to_owned(),
             token: project.token().to_owned(),
+            bearer: false,
+        }
+    }
+
+    /// The same, at Cherry Servers.
+    fn of_cherry(project: &Project) -> Self {
+        Self {
+            base: project.cherry_url().to_owned(),
+            bearer: true,
+            ..Self::of(project)
         }
     }
 
     async fn send(&self, method: Method, path: &str, body: Option<Value>) -> reqwest::Result<Response> {
-        let request = self
-            .http
-            .request(method, format!("{}{path}", self.base))
-            .header("X-Auth-Token", &self.token);
+        let request = self.http.request(method, format!("{}{path}", self.base));
+        let request = if self.bearer {
+            request.bearer_auth(&self.token)
+        } else {
+            request.header("X-Auth-Token", &self.token)
+        };
         match body {
             Some(body) => request.json(&body),
             None => request,
@@ -96,6 +112,10 @@ impl Client {
 
     async fn patch(&self, path: &str, body: Value) -> (u16, Value) {
         self.call(Method::PATCH, path, Some(body)).await
+    }
+
+    async fn put(&self, path: &str, body: Value) -> (u16, Value) {
+        self.call(Method::PUT, path, Some(body)).await
     }
 
     async fn delete(&self, path: &str) -> (u16, Value) {
