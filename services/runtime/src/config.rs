@@ -12,6 +12,9 @@
 mod decode;
 mod document;
 pub mod duration;
+mod json;
+mod layer;
+mod place;
 mod problem;
 mod secret;
 
@@ -19,8 +22,12 @@ use std::path::Path;
 
 use serde::de::DeserializeOwned;
 
+pub use decode::{join, nearest};
 pub use document::Document;
 pub use duration::HumanDuration;
+pub use json::{JsonError, JsonObject};
+pub use layer::Plain;
+pub use place::Place;
 pub use problem::{ConfigErrors, PlacedProblem, Problem};
 pub use secret::{SecretError, SecretFile};
 

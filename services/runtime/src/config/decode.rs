@@ -14,7 +14,8 @@ use serde::de::DeserializeOwned;
 
 use self::error::{DecodeError, Fault};
 use self::reader::Reader;
-use super::document::{Node, Place};
+use super::document::Node;
+use super::place::Place;
 use super::problem::{PlacedProblem, Problem};
 
 /// What is known while a document is decoded.
@@ -55,7 +56,7 @@ impl Session {
 
     /// Notes an error unless it follows from what was noted before, and drops the value that it is about.
     fn settle(&self, error: DecodeError) -> String {
-        let (path, place) = error.at.unwrap_or_default();
+        let (path, place) = error.at.unwrap_or((String::new(), Place::Unwritten));
         match error.fault {
             Fault::Missing(field) => {
                 let missing = join(&path, field);
@@ -90,7 +91,7 @@ pub(super) fn decode<T: DeserializeOwned>(root: &Node) -> Result<T, Vec<PlacedPr
             Ok(value) if session.found.borrow().is_empty() => return Ok(value),
             Ok(_) => break,
             Err(error) => {
-                let error = error.at("", root.place);
+                let error = error.at("", &root.place);
                 // The whole document was dropped, or something that was dropped before came back.
                 let before = session.dropped.borrow().len();
                 if session.settle(error).is_empty() || session.dropped.borrow().len() == before {
@@ -103,7 +104,7 @@ pub(super) fn decode<T: DeserializeOwned>(root: &Node) -> Result<T, Vec<PlacedPr
 }
 
 /// The path of `key` in the map at `parent`. A key with a dot or a bracket is quoted: `labels["a.b/c"]`.
-pub(super) fn join(parent: &str, key: &str) -> String {
+pub fn join(parent: &str, key: &str) -> String {
     if key.contains(['.', '[', ']', '"']) || key.is_empty() {
         format!("{parent}[\"{key}\"]")
     } else if parent.is_empty() {
@@ -121,7 +122,7 @@ fn is_within(path: &str, parent: &str) -> bool {
 }
 
 /// The known name that `given` most likely means.
-fn nearest<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
+pub fn nearest<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
     const LIKELY: f64 = 0.75;
     known
         .iter()

@@ -1,4 +1,4 @@
-//! A YAML text as a tree in which every value knows its place.
+//! A YAML text as a tree in which every value knows its place. [`super::layer`] lays values from elsewhere under it.
 
 use std::fmt;
 use std::path::Path;
@@ -8,10 +8,8 @@ use serde::de::{DeserializeOwned, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
 
 use super::decode;
+use super::place::Place;
 use super::problem::{ConfigErrors, PlacedProblem, Problem};
-
-/// Line and column, from 1.
-pub(super) type Place = (u64, u64);
 
 /// A value and its place.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,7 +36,7 @@ pub(super) enum Value {
 #[derive(Clone, Debug)]
 pub struct Document {
     name: String,
-    root: Node,
+    pub(super) root: Node,
 }
 
 impl Document {
@@ -67,14 +65,14 @@ impl Document {
             Ok(None) => Ok(Self {
                 name: name.to_owned(),
                 root: Node {
-                    place: (1, 1),
+                    place: Place::at(1, 1),
                     value: Value::Map(vec![]),
                 },
             }),
             Err(error) => {
                 let place = error
                     .location()
-                    .map(|location| (location.line(), location.column()));
+                    .map(|location| Place::at(location.line(), location.column()));
                 let message = error.without_snippet().to_string();
                 let help = "the file must be one YAML document";
                 let problem = Problem::new("", format!("not valid YAML: {message}"), help);
@@ -83,7 +81,18 @@ impl Document {
         }
     }
 
-    /// The file's name, as messages give it.
+    /// No file at all: an empty map.
+    pub fn empty() -> Self {
+        Self {
+            name: String::new(),
+            root: Node {
+                place: Place::Unwritten,
+                value: Value::Map(vec![]),
+            },
+        }
+    }
+
+    /// The file's name, as messages give it; empty without a file.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -93,25 +102,40 @@ impl Document {
         decode::decode(&self.root).map_err(|problems| ConfigErrors::new(&self.name, problems))
     }
 
-    /// Line and column (from 1) of the value at `path` (`pools[1].addresses[0]`), or of the nearest that holds it; `None`
-    /// only for a path that is none.
-    pub fn place(&self, path: &str) -> Option<(u64, u64)> {
+    /// Where the value at `path` (`pools[1].addresses[0]`) was said, or the nearest that holds it; `None` only for a path that is
+    /// none.
+    pub fn place(&self, path: &str) -> Option<Place> {
         let mut node = &self.root;
         for step in steps(path)? {
-            let inner = match (&node.value, step) {
-                (Value::List(items), Step::Index(index)) => items.get(index),
-                (Value::Map(entries), Step::Key(key)) => entries
-                    .iter()
-                    .find(|(name, ..)| name == key)
-                    .map(|(.., node)| node),
-                _ => None,
-            };
-            match inner {
+            match node.inner(&step) {
                 Some(inner) => node = inner,
                 None => break,
             }
         }
-        Some(node.place)
+        Some(node.place.clone())
+    }
+
+    /// Where the value at just this path was said; `None`: nowhere.
+    pub fn origin(&self, path: &str) -> Option<Place> {
+        self.node(path).map(|node| node.place.clone())
+    }
+
+    /// Is there a value at this path, or something below it?
+    pub fn says(&self, path: &str) -> bool {
+        self.node(path).is_some_and(|node| node.value != Value::Null)
+    }
+
+    /// The text at this path, if it is one.
+    pub fn text(&self, path: &str) -> Option<&str> {
+        match &self.node(path)?.value {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    fn node(&self, path: &str) -> Option<&Node> {
+        let steps = steps(path)?;
+        steps.iter().try_fold(&self.root, |node, step| node.inner(step))
     }
 
     /// Gives problems their places; `Ok` if there are none.
@@ -130,13 +154,26 @@ impl Document {
     }
 }
 
-enum Step<'a> {
+impl Node {
+    fn inner(&self, step: &Step<'_>) -> Option<&Self> {
+        match (&self.value, step) {
+            (Value::List(items), Step::Index(index)) => items.get(*index),
+            (Value::Map(entries), Step::Key(key)) => {
+                let found = entries.iter().find(|(name, ..)| name == key);
+                found.map(|(.., node)| node)
+            }
+            _ => None,
+        }
+    }
+}
+
+pub(super) enum Step<'a> {
     Key(&'a str),
     Index(usize),
 }
 
 /// Takes a path apart: `pools[1].labels["a.b"]`.
-fn steps(path: &str) -> Option<Vec<Step<'_>>> {
+pub(super) fn steps(path: &str) -> Option<Vec<Step<'_>>> {
     let (mut steps, mut rest) = (Vec::new(), path);
     while !rest.is_empty() {
         if let Some(quoted) = rest.strip_prefix("[\"") {
@@ -186,14 +223,14 @@ impl From<Spanned<Raw>> for Node {
                 entries
                     .into_iter()
                     .map(|(key, value)| {
-                        let place = (key.referenced.line(), key.referenced.column());
+                        let place = Place::at(key.referenced.line(), key.referenced.column());
                         (key.value, place, Self::from(value))
                     })
                     .collect(),
             ),
         };
         Self {
-            place: (raw.referenced.line(), raw.referenced.column()),
+            place: Place::at(raw.referenced.line(), raw.referenced.column()),
             value,
         }
     }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::place::Place;
+
 /// Something wrong, as whoever checks a decoded configuration reports it: by path, since it has no text before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -39,25 +41,27 @@ impl Problem {
 /// A problem with the place where its value stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacedProblem {
-    /// Line and column, from 1; `None` where there is no such place.
-    pub place: Option<(u64, u64)>,
+    /// Where; `None` where there is no such place.
+    pub place: Option<Place>,
     /// The problem.
     pub problem: Problem,
 }
 
-/// Everything that is wrong with a configuration file. Displays one line each: `file:line:column: path: message; help`.
+/// Everything that is wrong with a configuration. Displays one line each: `file:line:column: path: message; help`, or, of a value that
+/// was said elsewhere, `NAME (path): message; help`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors {
-    /// The file.
+    /// The file; empty: there is none.
     pub file: String,
     /// In the order of the file.
     pub problems: Vec<PlacedProblem>,
 }
 
 impl ConfigErrors {
-    pub(crate) fn new(file: &str, mut problems: Vec<PlacedProblem>) -> Self {
+    /// Problems of a file; an empty name stands for no file.
+    pub fn new(file: &str, mut problems: Vec<PlacedProblem>) -> Self {
         // Stable: two problems of one place stay in the order in which they were found.
-        problems.sort_by_key(|problem| problem.place);
+        problems.sort_by(|one, other| one.place.cmp(&other.place));
         Self {
             file: file.to_owned(),
             problems,
@@ -73,14 +77,23 @@ impl fmt::Display for ConfigErrors {
             if index > 0 {
                 writeln!(f)?;
             }
-            write!(f, "{}", self.file)?;
-            if let Some((line, column)) = place {
-                write!(f, ":{line}:{column}")?;
+            let begin = match place {
+                Some(place) => place.named(&self.file),
+                None => self.file.clone(),
+            };
+            f.write_str(&begin)?;
+            match place {
+                _ if problem.path.is_empty() => {}
+                Some(place) if place.is_foreign() => write!(f, " ({})", problem.path)?,
+                _ if begin.is_empty() => f.write_str(&problem.path)?,
+                _ => write!(f, ": {}", problem.path)?,
             }
-            if !problem.path.is_empty() {
-                write!(f, ": {}", problem.path)?;
-            }
-            write!(f, ": {}", problem.message)?;
+            let colon = if begin.is_empty() && problem.path.is_empty() {
+                ""
+            } else {
+                ": "
+            };
+            write!(f, "{colon}{}", problem.message)?;
             if !problem.help.is_empty() {
                 write!(f, "; {}", problem.help)?;
             }

@@ -257,6 +257,54 @@ fn an_empty_or_missing_secret_names_the_field_and_the_file() {
     );
 }
 
+#[test]
+fn a_secret_at_a_key_of_a_json_file_is_read_in_any_case_and_again_when_it_changes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("cloud-sa.json");
+    std::fs::write(&path, r#"{"APIKEY": "one", "projectID": 7}"#).unwrap();
+    let written = format!("json:{}#apiKey", path.display());
+    let secret = SecretFile::from(written.clone());
+    assert_eq!(secret, SecretFile::json(&path, "apiKey"));
+    assert_eq!(secret.to_string(), written);
+    assert_eq!(secret.read("apiTokenFile").unwrap().expose_secret(), "one");
+    std::fs::write(&path, r#"{"apiKey": "three"}"#).unwrap();
+    assert_eq!(secret.read("apiTokenFile").unwrap().expose_secret(), "three");
+    assert!(!format!("{secret:?}").contains("three"), "a secret must not show");
+
+    let said = |key: &str, text: &str| {
+        std::fs::write(&path, text).unwrap();
+        let read = SecretFile::json(&path, key).read("equinix.apiTokenFile");
+        read.unwrap_err().to_string()
+    };
+    let file = format!("equinix.apiTokenFile: the secret file `{}`", path.display());
+    for (text, problem) in [
+        ("{}", "has no text at its key `apiKey`"),
+        (r#"{"apiKey": 7}"#, "has no text at its key `apiKey`"),
+        (r#"{"apiKey": "\n"}"#, "has no text at its key `apiKey`"),
+        ("[\"s3cret\"]", "is JSON, but not an object with keys"),
+        ("", "is empty"),
+    ] {
+        assert_eq!(said("apiKey", text), format!("{file} {problem}"));
+    }
+    assert!(said("apiKey", "{]").starts_with(&format!("{file} is not valid JSON: ")));
+}
+
+#[test]
+fn a_secret_of_the_environment_is_named_and_never_shown() {
+    let secret = SecretFile::from("env:GROUNDPLANE_NO_SUCH_TOKEN".to_owned());
+    assert_eq!(secret, SecretFile::environment("GROUNDPLANE_NO_SUCH_TOKEN"));
+    assert_eq!(
+        secret.read("equinix.apiTokenFile").unwrap_err().to_string(),
+        "equinix.apiTokenFile: the environment variable `GROUNDPLANE_NO_SUCH_TOKEN` is not set, or empty, or no text"
+    );
+    // cargo sets it for every test.
+    let set = SecretFile::environment("CARGO_PKG_NAME");
+    assert_eq!(set.read("x").unwrap().expose_secret(), "groundplane-runtime");
+    assert!(!format!("{set:?}{set}").contains("groundplane-runtime"));
+    let path = SecretFile::from("env:file-with-a-dash".to_owned());
+    assert_eq!(path, SecretFile::new("env:file-with-a-dash"), "a path after all");
+}
+
 proptest::proptest! {
     #[test]
     fn no_text_makes_the_reader_panic(text in "[ -~\n]{0,80}") {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::de::{self, Expected, Unexpected};
 
-use super::super::document::Place;
+use super::super::place::Place;
 use super::{allowed, nearest};
 
 /// One thing that stopped decoding.
@@ -37,8 +37,8 @@ impl DecodeError {
     }
 
     /// The innermost value that the error passes on its way out is the one that it is about.
-    pub(super) fn at(mut self, path: &str, place: Place) -> Self {
-        self.at.get_or_insert_with(|| (path.to_owned(), place));
+    pub(super) fn at(mut self, path: &str, place: &Place) -> Self {
+        self.at.get_or_insert_with(|| (path.to_owned(), place.clone()));
         self
     }
 }

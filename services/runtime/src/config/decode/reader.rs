@@ -6,7 +6,8 @@ use serde::de::{
     Unexpected, VariantAccess, Visitor,
 };
 
-use super::super::document::{Node, Place, Value};
+use super::super::document::{Node, Value};
+use super::super::place::Place;
 use super::error::DecodeError;
 use super::{Session, join};
 
@@ -30,7 +31,7 @@ impl<'a> Reader<'a> {
             super::Fault::Other { message, .. } => DecodeError::new(message, help),
             super::Fault::Missing(_) => error,
         }
-        .at(&self.path, self.node.place)
+        .at(&self.path, &self.node.place)
     }
 
     fn unexpected(&self) -> Unexpected<'_> {
@@ -52,7 +53,7 @@ impl<'a> Reader<'a> {
         read: impl FnOnce(&'a Value, &str, &'a Session) -> Result<T, DecodeError>,
     ) -> Result<T, DecodeError> {
         read(&self.node.value, &self.path, self.session)
-            .map_err(|error| error.at(&self.path, self.node.place))
+            .map_err(|error| error.at(&self.path, &self.node.place))
     }
 
     fn number<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, DecodeError> {
@@ -163,10 +164,10 @@ impl<'a> Deserializer<'a> for Reader<'a> {
         _: &'static str,
         visitor: V,
     ) -> Result<V::Value, DecodeError> {
-        let (path, place) = (self.path.clone(), self.node.place);
+        let (path, node) = (self.path.clone(), self.node);
         visitor
             .visit_newtype_struct(self)
-            .map_err(|error: DecodeError| error.at(&path, place))
+            .map_err(|error: DecodeError| error.at(&path, &node.place))
     }
 
     fn deserialize_tuple<V: Visitor<'a>>(self, _: usize, visitor: V) -> Result<V::Value, DecodeError> {
@@ -192,7 +193,8 @@ impl<'a> Deserializer<'a> for Reader<'a> {
             for (key, place, _) in entries {
                 let path = join(&self.path, key);
                 if !fields.contains(&key.as_str()) && !self.session.is_dropped(&path) {
-                    self.session.unknown_key(&self.path, path, *place, key, fields);
+                    self.session
+                        .unknown_key(&self.path, path, place.clone(), key, fields);
                 }
             }
         }
@@ -256,7 +258,7 @@ impl<'a> SeqAccess<'a> for Items<'a> {
             return seed
                 .deserialize(reader)
                 .map(Some)
-                .map_err(|error| error.at(&path, node.place));
+                .map_err(|error| error.at(&path, &node.place));
         }
         Ok(None)
     }
@@ -295,7 +297,7 @@ impl<'a> MapAccess<'a> for Entries<'a> {
             return seed
                 .deserialize(reader)
                 .map(Some)
-                .map_err(|error| error.at(&path, *place));
+                .map_err(|error| error.at(&path, place));
         }
         Ok(None)
     }
@@ -306,7 +308,7 @@ impl<'a> MapAccess<'a> for Entries<'a> {
         };
         let reader = Reader::new(node, path.clone(), self.session);
         seed.deserialize(reader)
-            .map_err(|error| error.at(&path, node.place))
+            .map_err(|error| error.at(&path, &node.place))
     }
 }
 
@@ -323,9 +325,9 @@ impl<'a> EnumAccess<'a> for Choice<'a> {
 
     fn variant_seed<V: DeserializeSeed<'a>>(self, seed: V) -> Result<(V::Value, Chosen<'a>), DecodeError> {
         let (name, place, content) = match &self.node.value {
-            Value::Text(name) => (name, self.node.place, None),
+            Value::Text(name) => (name, &self.node.place, None),
             Value::Map(entries) => match entries.as_slice() {
-                [(name, place, node)] => (name, *place, Some(node)),
+                [(name, place, node)] => (name, place, Some(node)),
                 _ => {
                     return Err(DecodeError::new(
                         "expected exactly one key",
@@ -367,8 +369,9 @@ impl<'a> VariantAccess<'a> for Chosen<'a> {
 
     fn newtype_variant_seed<T: DeserializeSeed<'a>>(self, seed: T) -> Result<T::Value, DecodeError> {
         let reader = self.content()?;
-        let (path, place) = (reader.path.clone(), reader.node.place);
-        seed.deserialize(reader).map_err(|error| error.at(&path, place))
+        let (path, node) = (reader.path.clone(), reader.node);
+        seed.deserialize(reader)
+            .map_err(|error| error.at(&path, &node.place))
     }
 
     fn tuple_variant<V: Visitor<'a>>(self, _: usize, visitor: V) -> Result<V::Value, DecodeError> {
