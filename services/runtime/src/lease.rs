@@ -10,6 +10,10 @@
 //! monotonic clock; a candidate takes the lease only after it saw it unchanged for a whole duration by its own clock,
 //! and only if it is still unchanged then (`resourceVersion`). No wall clock takes part.
 //!
+//! A write whose answer is lost may have had its effect, and then nobody else takes the lease either. So whoever gets no answer reads, and
+//! where it finds what it wrote, that counts as any renewal does: from before the write was sent. `renewTime` serves as the mark by which
+//! a write is known again; it is different in each, and that it looks like a time matters to people alone.
+//!
 //! Identities must differ between processes that run at the same time: a process that finds its own identity in the lease
 //! takes it for its own from before a restart.
 

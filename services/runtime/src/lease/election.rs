@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::Standing;
@@ -17,7 +18,16 @@ pub(super) struct Record {
     /// How long its holder wants it to last without a renewal.
     pub(super) duration: Duration,
     pub(super) transitions: i64,
+    /// The mark of the write that renewed it last.
+    pub(super) renewed: Option<Timestamp>,
     pub(super) annotations: BTreeMap<String, String>,
+}
+
+/// A write of ours, from the moment before it was sent. Its answer may never come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Attempt {
+    mark: Timestamp,
+    begun: Instant,
 }
 
 /// What happened.
@@ -65,8 +75,8 @@ struct Seen {
 /// One candidate.
 ///
 /// States: *candidate* (`held` is none, or no longer valid) reads every `retry` and takes the lease when it may;
-/// *holder* writes every fifth of the duration. A candidate becomes holder by a write of its own that succeeded; a holder
-/// becomes candidate by time, or by reading that somebody else holds the lease.
+/// *holder* writes every fifth of the duration. A candidate becomes holder by a write of its own that succeeded, as the answer or,
+/// where that was lost, the lease says; a holder becomes candidate by time, or by reading that somebody else holds the lease.
 #[derive(Debug)]
 pub(super) struct Election {
     identity: String,
@@ -76,6 +86,8 @@ pub(super) struct Election {
     /// Does `seen` stem from the last call, and not from one before a call of unknown outcome?
     fresh: bool,
     held: Option<Held>,
+    /// Our writes, as long as they could still keep us holder.
+    attempts: Vec<Attempt>,
     /// Have we tried to write since we last saw somebody else's record? Then what we read may be our own work.
     tried: bool,
     /// As the holder before us left them.
@@ -91,6 +103,7 @@ impl Election {
             seen: None,
             fresh: false,
             held: None,
+            attempts: Vec::new(),
             tried: false,
             inherited: BTreeMap::new(),
         }
@@ -115,6 +128,13 @@ impl Election {
         Some((seen.record.version.clone(), held.transitions))
     }
 
+    /// A write with this mark, which no other has, is about to be sent.
+    pub(super) fn attempt(&mut self, mark: Timestamp, begun: Instant) {
+        let kept = self.trust();
+        self.attempts.retain(|attempt| begun < attempt.begun + kept);
+        self.attempts.push(Attempt { mark, begun });
+    }
+
     /// One step. `now` never goes back.
     pub(super) fn step(&mut self, event: Event, now: Instant) -> Next {
         match event {
@@ -135,23 +155,44 @@ impl Election {
             Event::Read(record) => {
                 self.fresh = true;
                 self.observe(record, now);
-                self.decide(now)
+                match self.recognized(now) {
+                    Some((record, begun)) => self.hold(&record, begun, now),
+                    None => self.decide(now),
+                }
             }
             Event::Written(record, begun) => {
                 self.fresh = true;
-                let valid_until = begun + self.duration * 3 / 4;
-                self.held = Some(Held {
-                    valid_until,
-                    transitions: record.transitions,
-                });
+                let next = self.hold(&record, begun, now);
                 self.seen = Some(Seen { record, since: now });
-                Next::Pause((begun + self.duration / 5).max(now))
+                next
             }
         }
     }
 
     fn holds(&self, now: Instant) -> Option<Held> {
         self.held.filter(|held| now < held.valid_until)
+    }
+
+    /// How long a holder trusts itself after the start of a renewal.
+    fn trust(&self) -> Duration {
+        self.duration * 3 / 4
+    }
+
+    /// The lease is ours by a write that was begun then.
+    fn hold(&mut self, record: &Record, begun: Instant, now: Instant) -> Next {
+        self.held = Some(Held {
+            valid_until: begun + self.trust(),
+            transitions: record.transitions,
+        });
+        Next::Pause((begun + self.duration / 5).max(now))
+    }
+
+    /// The write of ours that the lease, as it was read, stems from, if that still keeps us holder.
+    fn recognized(&self, now: Instant) -> Option<(Record, Instant)> {
+        let record = &self.seen.as_ref()?.record;
+        let mark = record.renewed.filter(|_| record.holder == self.identity)?;
+        let attempt = self.attempts.iter().find(|attempt| attempt.mark == mark)?;
+        (now < attempt.begun + self.trust()).then(|| (record.clone(), attempt.begun))
     }
 
     /// How soon a holder tries again: often enough for several tries before its time is up.

@@ -31,6 +31,8 @@ pub(super) struct Keeper {
     /// Keys that we wrote: removed from the lease when they are gone from `annotations`.
     written: BTreeSet<String>,
     publish: watch::Sender<Standing>,
+    /// Of the last write.
+    mark: Timestamp,
     /// Do we believe ourselves the leader? For the log alone.
     leading: bool,
 }
@@ -49,6 +51,7 @@ impl Keeper {
             annotations,
             written: BTreeSet::new(),
             publish,
+            mark: Timestamp::UNIX_EPOCH,
             leading: false,
         }
     }
@@ -114,7 +117,9 @@ impl Keeper {
                 }
             }
             Next::Create { transitions } => {
-                let lease = self.fresh(transitions);
+                let mark = self.mark();
+                self.election.attempt(mark, begun);
+                let lease = self.fresh(transitions, mark);
                 let parameters = PostParams::default();
                 self.written = lease
                     .metadata
@@ -130,7 +135,9 @@ impl Keeper {
                 )
             }
             Next::Write { version, transitions } => {
-                let patch = self.renewal(&version, transitions);
+                let mark = self.mark();
+                self.election.attempt(mark, begun);
+                let patch = self.renewal(&version, transitions, mark);
                 let parameters = PatchParams::default();
                 let patch = Patch::Merge(patch);
                 let call = self.api.patch(&self.config.name, &parameters, &patch);
@@ -139,9 +146,18 @@ impl Keeper {
         }
     }
 
+    /// What the next write is known by: the time, and never that of a write before, wherever the clock goes. As the API server keeps it,
+    /// in whole microseconds.
+    fn mark(&mut self) -> Timestamp {
+        let next = self.mark.as_microsecond() + 1;
+        let mark = Timestamp::from_microsecond(wall_clock().as_microsecond().max(next));
+        self.mark = mark.unwrap_or(self.mark);
+        self.mark
+    }
+
     /// A lease that did not exist.
-    fn fresh(&mut self, transitions: i64) -> Lease {
-        let now = MicroTime(wall_clock());
+    fn fresh(&mut self, transitions: i64, mark: Timestamp) -> Lease {
+        let now = MicroTime(mark);
         Lease {
             metadata: ObjectMeta {
                 name: Some(self.config.name.clone()),
@@ -161,13 +177,13 @@ impl Keeper {
     }
 
     /// A renewal, or a taking over. `resourceVersion` makes the API server refuse it if the lease has changed.
-    fn renewal(&mut self, version: &str, transitions: i64) -> Value {
+    fn renewal(&mut self, version: &str, transitions: i64, mark: Timestamp) -> Value {
         let wanted = self.annotations.borrow_and_update().clone();
         let mut annotations: BTreeMap<String, Option<String>> =
             self.written.iter().map(|key| (key.clone(), None)).collect();
         self.written = wanted.keys().cloned().collect();
         annotations.extend(wanted.into_iter().map(|(key, value)| (key, Some(value))));
-        let now = MicroTime(wall_clock());
+        let now = MicroTime(mark);
         let mut spec = json!({
             "holderIdentity": self.config.identity,
             "leaseDurationSeconds": seconds(self.config.duration),
@@ -264,6 +280,7 @@ fn record(lease: Lease) -> Record {
         holder: spec.holder_identity.unwrap_or_default(),
         duration: Duration::from_secs(seconds.unwrap_or(0)),
         transitions: spec.lease_transitions.unwrap_or(0).into(),
+        renewed: spec.renew_time.map(|time| time.0),
         annotations: lease.metadata.annotations.unwrap_or_default(),
     }
 }
@@ -273,7 +290,7 @@ fn seconds(duration: Duration) -> i32 {
     i32::try_from(duration.as_secs().max(1)).unwrap_or(i32::MAX)
 }
 
-/// For people who read the lease; no decision depends on it.
+/// For people who read the lease; how long it lasts does not depend on it.
 fn wall_clock() -> Timestamp {
     SystemClock.now()
 }

@@ -19,6 +19,7 @@ fn held_by(holder: &str, version: &str) -> Record {
         holder: holder.to_owned(),
         duration: DURATION,
         transitions: 4,
+        renewed: None,
         annotations: BTreeMap::from([("by".to_owned(), holder.to_owned())]),
     }
 }
@@ -178,6 +179,88 @@ async fn only_what_is_surely_ours_is_released() {
     assert_eq!(a.resign(now + secs(2)), None, "unknown outcome");
 }
 
+fn mark(number: i64) -> Timestamp {
+    Timestamp::from_microsecond(number).unwrap()
+}
+
+/// A lease of ours that was written with this mark.
+fn marked(version: &str, number: i64) -> Record {
+    Record {
+        renewed: Some(mark(number)),
+        ..held_by("a", version)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_whose_answer_is_lost_counts_from_before_it_was_sent() {
+    let (now, mut a) = (Instant::now(), candidate("a"));
+    a.step(Event::Written(marked("1", 1), now), now);
+    let mut sent = now;
+    // Each write has its effect, and each answer is lost: for as long as that goes on, it stays holder.
+    for number in 2..20 {
+        sent += secs(4);
+        a.attempt(mark(number), sent);
+        let after = sent + secs(3);
+        assert_eq!(a.step(Event::Failed, after), Next::Pause(after + DURATION / 20));
+        assert_eq!(a.step(Event::Tick, after + DURATION / 20), Next::Read);
+        let read = sent + secs(4);
+        let next = a.step(Event::Read(Some(marked(&number.to_string(), number))), read);
+        assert_eq!(next, Next::Pause(read), "the next renewal is due");
+        assert_eq!(a.standing().valid_until, Some(sent + DURATION * 3 / 4));
+        assert_eq!(a.standing().transitions, 4, "the same term");
+        assert_eq!(a.step(Event::Tick, read), write(&number.to_string(), 4));
+    }
+    assert_eq!(a.resign(sent + secs(4)), Some(("19".to_owned(), 4)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_was_taken_without_an_answer_is_known_for_ones_own() {
+    let (now, mut a) = (Instant::now(), candidate("a"));
+    assert_eq!(a.step(Event::Read(Some(held_by("", "7"))), now), write("7", 5));
+    a.attempt(mark(1), now);
+    // The API server applied it at once, and refuses what a client sent again by itself.
+    assert_eq!(a.step(Event::Refused, now + secs(1)), Next::Read);
+    let taken = Record {
+        transitions: 5,
+        ..marked("8", 1)
+    };
+    a.step(Event::Read(Some(taken)), now + secs(1));
+    let standing = a.standing();
+    assert_eq!(
+        (standing.valid_until, standing.transitions),
+        (Some(now + DURATION * 3 / 4), 5)
+    );
+    assert_eq!(standing.annotations["by"], "", "as the one before left them");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_shows_no_write_of_ours_renews_nothing() {
+    let (now, mut a) = (Instant::now(), candidate("a"));
+    a.attempt(mark(1), now);
+    a.step(Event::Written(marked("1", 1), now), now);
+    let until = a.standing().valid_until;
+    // This one never arrived. That somebody wrote an annotation changes the version, and not the mark.
+    a.attempt(mark(2), now + secs(3));
+    a.step(Event::Failed, now + secs(6));
+    assert_eq!(
+        a.step(Event::Read(Some(marked("2", 1))), now + secs(7)),
+        Next::Pause(now + secs(7))
+    );
+    assert_eq!(a.standing().valid_until, until, "from the write that it shows");
+    // Another process of our name, before a restart: its marks are none of ours.
+    assert_eq!(
+        a.step(Event::Read(Some(marked("3", 9))), now + secs(8)),
+        write("3", 4)
+    );
+    assert_eq!(a.standing().valid_until, until);
+    // Too late: what it shows keeps nobody holder.
+    assert_eq!(
+        a.step(Event::Read(Some(marked("2", 2))), now + secs(15)),
+        write("2", 5)
+    );
+    assert_eq!(a.standing().valid_until, None);
+}
+
 /// The API server, its clients, and a network that delays and loses what it likes.
 struct World {
     now: Instant,
@@ -192,6 +275,8 @@ struct World {
     /// Delays there and back in milliseconds, and whether the answer is lost.
     network: std::iter::Cycle<std::vec::IntoIter<(u64, u64, bool)>>,
     takeovers: usize,
+    /// Are answers to writes lost?
+    mute: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -200,6 +285,7 @@ enum Happening {
     Arrival {
         request: Next,
         begun: Instant,
+        mark: Timestamp,
         back: Duration,
         lost: bool,
         call: u64,
@@ -220,6 +306,7 @@ impl World {
             awaited: vec![0; candidates],
             network: network.into_iter().cycle(),
             takeovers: 0,
+            mute: false,
         };
         for who in 0..candidates {
             world.plan(
@@ -241,21 +328,25 @@ impl World {
 
     fn run(&mut self, length: Duration) {
         let end = self.now + length;
-        while let Some(((at, _), (who, happening))) = self.queue.pop_first() {
+        while let Some(next) = self.queue.first_entry() {
+            let (at, _) = *next.key();
             if at > end {
-                return;
+                break;
             }
+            let (who, happening) = next.remove();
             self.now = at;
             match happening {
                 Happening::Arrival {
                     request,
                     begun,
+                    mark,
                     back,
                     lost,
                     call,
                 } => {
-                    let event = self.serve(who, request, begun);
-                    if !lost {
+                    let unheard = self.mute && request != Next::Read;
+                    let event = self.serve(who, request, begun, mark);
+                    if !(lost || unheard) {
                         self.plan(at + back, who, Happening::Outcome { event, call });
                     }
                 }
@@ -263,10 +354,11 @@ impl World {
                 Happening::Outcome { .. } => {}
             }
         }
+        self.now = end;
     }
 
     /// What the API server does with a request.
-    fn serve(&mut self, who: usize, request: Next, begun: Instant) -> Event {
+    fn serve(&mut self, who: usize, request: Next, begun: Instant, mark: Timestamp) -> Event {
         let (expected, transitions) = match request {
             Next::Write { version, transitions } => (Some(version), transitions),
             Next::Create { transitions } => (None, transitions),
@@ -278,6 +370,7 @@ impl World {
         self.version += 1;
         let record = Record {
             transitions,
+            renewed: Some(mark),
             ..held_by(&who.to_string(), &self.version.to_string())
         };
         self.lease = Some(record.clone());
@@ -321,12 +414,17 @@ impl World {
             }
             request => {
                 let begun = self.now;
+                let mark = mark(i64::try_from(call).unwrap());
+                if request != Next::Read {
+                    self.candidates[who].attempt(mark, begun);
+                }
                 self.plan(
                     begun + there,
                     who,
                     Happening::Arrival {
                         request,
                         begun,
+                        mark,
                         back,
                         lost,
                         call,
@@ -363,6 +461,22 @@ async fn without_trouble_one_leads_and_stays() {
     let mut world = World::new(3, vec![(5, 5, false)]);
     world.run(secs(600));
     assert_eq!(world.leaders().len(), 1);
+    assert_eq!(world.takeovers, 1);
+}
+
+/// Every write arrives, and of no write does an answer: one leads all the same, and goes on to.
+#[tokio::test(start_paused = true)]
+async fn one_leads_though_no_write_is_ever_answered() {
+    let mut world = World::new(3, vec![(5, 5, false)]);
+    world.mute = true;
+    world.run(secs(60));
+    let [leader] = world.leaders()[..] else {
+        panic!("nobody leads")
+    };
+    for _ in 0..540 {
+        world.run(secs(1));
+        assert_eq!(world.leaders(), [leader]);
+    }
     assert_eq!(world.takeovers, 1);
 }
 

@@ -178,3 +178,76 @@ async fn leadership_ends_by_itself_when_the_api_server_is_silent() {
     assert!(!leadership.is_leader());
     assert_eq!(Instant::now(), until);
 }
+
+/// What a PATCH makes of the lease.
+fn patched(version: &str, body: &Value) -> Value {
+    let mut lease = lease(version, "a", 5);
+    lease["spec"]["renewTime"] = body["spec"]["renewTime"].clone();
+    lease
+}
+
+/// Every PATCH is applied and no answer comes back: others see the lease renewed, and so must its holder.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_is_not_answered_is_found_by_reading() {
+    let Fixture {
+        mut api,
+        leadership,
+        annotations: _annotations,
+        tasks: _tasks,
+    } = fixture();
+    let (_, answer) = expect(&mut api, Method::GET).await;
+    answer.send_response(ok(&lease("7", "", 4)));
+    let mut marks = BTreeSet::new();
+    for version in 8..20 {
+        let (body, lost) = expect(&mut api, Method::PATCH).await;
+        let sent = Instant::now();
+        assert_eq!(body["spec"]["leaseTransitions"], 5, "one term");
+        assert!(
+            marks.insert(body["spec"]["renewTime"].to_string()),
+            "a mark of its own"
+        );
+        assert_eq!(leadership.is_leader(), version > 8, "without a gap");
+        let (_, answer) = expect(&mut api, Method::GET).await;
+        drop(lost);
+        assert_eq!(leadership.is_leader(), version > 8, "without a gap");
+        answer.send_response(ok(&patched(&version.to_string(), &body)));
+        let until = sent + Duration::from_secs(15) * 3 / 4;
+        let mut standing = leadership.standing.clone();
+        let counted = standing
+            .wait_for(|standing| standing.valid_until == Some(until))
+            .await;
+        drop(counted.expect("counted from before it was sent"));
+    }
+}
+
+/// A PATCH that is answered by nobody and was not applied either keeps nobody leading.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_never_arrived_is_not_counted() {
+    let Fixture {
+        mut api,
+        leadership,
+        annotations: _annotations,
+        tasks: _tasks,
+    } = fixture();
+    let (_, answer) = expect(&mut api, Method::GET).await;
+    answer.send_response(ok(&lease("7", "", 4)));
+    let (first, answer) = expect(&mut api, Method::PATCH).await;
+    answer.send_response(ok(&patched("8", &first)));
+    leadership.acquired().await;
+    let until = leadership.valid_until().unwrap();
+    let answering = async {
+        loop {
+            let (request, answer) = api.next_request().await.unwrap();
+            if request.method() == Method::GET {
+                answer.send_response(ok(&patched("8", &first)));
+            } else {
+                answer.send_error("the connection is gone");
+            }
+        }
+    };
+    tokio::select! {
+        () = answering => {}
+        () = leadership.lost() => {}
+    }
+    assert_eq!(Instant::now(), until);
+}
