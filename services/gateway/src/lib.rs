@@ -47,4 +47,4 @@ pub use cluster::{ConnectError, SecretError, Secrets, StoredSecret};
 pub use config::{
     AnnotationFormat, Annotations, Announcer, Config, Controllers, ExternalService, Lease, Lifecycle,
 };
-pub use start::{StartError, start};
+pub use start::{StartError, start, start_with};

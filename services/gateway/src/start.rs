@@ -40,13 +40,24 @@ pub enum StartError {
 
 /// Starts the gateway, and returns what it serves.
 pub async fn start(config: Config, services: Channels, context: &Context) -> Result<Routes, StartError> {
-    if let Some(problem) = config.validate().into_iter().next() {
-        return Err(StartError::Config {
-            path: problem.path,
-            message: problem.message,
-        });
-    }
+    check(&config)?;
     let (client, home) = connect(config.kubeconfig.as_deref()).await?;
+    start_with(client, home, config, services, context)
+}
+
+/// As [`start`], for those who have a way to the API server: a simulation, whose API server is in memory. `home` is the namespace of
+/// the lease where the configuration names none.
+///
+/// # Errors
+/// The configuration cannot be used.
+pub fn start_with(
+    client: Client,
+    home: String,
+    config: Config,
+    services: Channels,
+    context: &Context,
+) -> Result<Routes, StartError> {
+    check(&config)?;
     let namespace = if config.namespace.is_empty() {
         home
     } else {
@@ -91,6 +102,16 @@ pub async fn start(config: Config, services: Channels, context: &Context) -> Res
     begin(&gateway, context);
     controllers::endpoint::start(&gateway, writer, context);
     Ok(grpc::routes(&gateway))
+}
+
+fn check(config: &Config) -> Result<(), StartError> {
+    match config.validate().into_iter().next() {
+        None => Ok(()),
+        Some(problem) => Err(StartError::Config {
+            path: problem.path,
+            message: problem.message,
+        }),
+    }
 }
 
 /// Starts everything that runs.
