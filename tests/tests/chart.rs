@@ -296,6 +296,7 @@ gateway:
   nodeSelector: role in (worker, edge)
   nodePrefix: node-
   bgpNodeSelector: '!bgp'
+  bgpCleanup: false
   resync: 30s
   cloudResync: 5m
   nodeMonitorPeriod: 5s

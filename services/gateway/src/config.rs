@@ -12,7 +12,7 @@ use groundplane_runtime::config::HumanDuration;
 use serde::{Deserialize, Serialize};
 
 pub use annotations::{AnnotationFormat, Annotations};
-pub(crate) use annotations::{Field, Name};
+pub(crate) use annotations::{Field, Layout, Name};
 
 /// What the gateway is told.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -55,6 +55,8 @@ pub struct Config {
     pub node_prefix: String,
     /// Only nodes with these labels (Kubernetes syntax) speak BGP. Empty: all.
     pub bgp_node_selector: String,
+    /// Take the annotations that we wrote back from nodes that are not to speak BGP any more. Else they stay as they are.
+    pub bgp_cleanup: bool,
     /// How often drift in the cluster is looked for, in what we know.
     pub resync: HumanDuration,
     /// How often drift in the cloud is looked for.
@@ -94,6 +96,7 @@ impl Default for Config {
             node_selector: String::new(),
             node_prefix: String::new(),
             bgp_node_selector: String::new(),
+            bgp_cleanup: false,
             resync: Duration::from_secs(30).into(),
             cloud_resync: Duration::from_secs(300).into(),
             node_monitor_period: Duration::from_secs(5).into(),

@@ -113,6 +113,10 @@ pub(crate) struct Layout {
     pub(crate) network: Option<Name>,
     /// In a name without a number: may AS numbers be a list, as addresses are?
     pub(crate) lists_asns: bool,
+    /// No peer of this cloud has a password.
+    pub(crate) no_passwords: bool,
+    /// Every peer of this cloud is more than one hop away.
+    pub(crate) all_multihop: bool,
 }
 
 impl Layout {
@@ -268,12 +272,14 @@ impl Config {
                 .collect(),
             network: name(&set.network_ipv4_private, network, ""),
             lists_asns,
+            no_passwords: is_cherry(self.driver),
+            all_multihop: self.driver == DriverName::Equinix,
         }
     }
 }
 
 fn is_cherry(driver: DriverName) -> bool {
-    driver.as_str() == "cherry"
+    driver == DriverName::Cherry
 }
 
 #[cfg(test)]

@@ -2,6 +2,10 @@
 //!
 //! Asked for: nodes that are initialised, have a provider id, and are selected. Written: annotations, in one patch, and only
 //! those that differ. What a node says already goes with the question, so that a restart asks the cloud for nothing.
+//!
+//! Where BGP is turned off, or a node is not selected any more, what was written stays, since speakers live on it. Only where
+//! `gateway.bgpCleanup` says so, it is taken back: what we wrote, and nothing else. In the cloud nothing is ever undone: sessions do not say
+//! who made them.
 
 mod plan;
 
@@ -15,8 +19,10 @@ use groundplane_runtime::Context;
 use groundplane_runtime::grpc::RpcError;
 use kube::api::Patch;
 use parking_lot::Mutex;
+use serde_json::Value;
 use tracing::{debug, info, warn};
 
+use self::plan::{Formats, Wanted};
 use super::node::{FOREIGN, failed};
 use super::{Controller, after_write};
 use crate::cluster::objects::{AddressType, Key, NodeObject};
@@ -33,14 +39,19 @@ const PENDING: Duration = Duration::from_secs(10);
 
 /// Starts it, if the configuration asks for it.
 pub(crate) fn start(gateway: &Arc<Gateway>, context: &Context) {
-    if gateway.config.controllers.bgp {
+    if runs(gateway) {
         super::run(BgpController::new(Arc::clone(gateway)), gateway, &context.tasks);
     }
 }
 
+/// Is there anything to do? Turned off, it may still have to clean up.
+fn runs(gateway: &Gateway) -> bool {
+    gateway.config.controllers.bgp || gateway.config.bgp_cleanup
+}
+
 /// A node has changed.
 pub(crate) fn changed(gateway: &Gateway, change: &Change<NodeObject>) {
-    if !gateway.config.controllers.bgp {
+    if !runs(gateway) {
         return;
     }
     let Some(after) = change.after.as_ref().filter(|node| speaks(node)) else {
@@ -71,6 +82,7 @@ fn speaks(node: &NodeObject) -> bool {
 struct BgpController {
     gateway: Arc<Gateway>,
     selector: Selector,
+    formats: Formats,
     /// Fingerprints of what nodes said when they were last as they should be.
     told: Mutex<HashMap<Key, u64>>,
 }
@@ -79,19 +91,22 @@ impl BgpController {
     fn new(gateway: Arc<Gateway>) -> Self {
         // Validated at the start: one that cannot be read, and so would select every node, never comes here.
         let selector = Selector::parse(&gateway.config.bgp_node_selector).unwrap_or_default();
+        let formats = Formats::of(&gateway.config);
         Self {
             gateway,
             selector,
+            formats,
             told: Mutex::default(),
         }
     }
 
     fn wanted(&self, node: &NodeObject) -> bool {
-        speaks(node) && self.selector.matches(&node.labels)
+        self.gateway.config.controllers.bgp && speaks(node) && self.selector.matches(&node.labels)
     }
 
-    fn prefix(&self) -> &str {
-        self.gateway.config.annotation_prefix()
+    /// Is it to be freed of what we wrote?
+    fn unwanted(&self, node: &NodeObject) -> bool {
+        self.gateway.config.bgp_cleanup && !node.deleting && !self.wanted(node) && plan::is_told(node)
     }
 
     fn question(&self, node: &NodeObject) -> EnsureMachineRequest {
@@ -110,8 +125,8 @@ impl BgpController {
                 .filter(|address| ip(&address.kind))
                 .map(|address| address.address.to_string())
                 .collect(),
-            known_peers: plan::known_peers(&node.annotations, self.prefix()),
-            known_private_network: plan::known_network(&node.annotations, self.prefix()),
+            known_peers: self.formats.known_peers(&node.annotations),
+            known_private_network: self.formats.known_network(&node.annotations),
             fresh: false,
         }
     }
@@ -125,30 +140,22 @@ impl BgpController {
             .await
         {
             Ok(answer) => answer,
-            Err(error) => return self.refused(node, &error),
+            Err(error) => return self.refused(node, &error).await,
         };
-        let wanted = plan::wanted(self.prefix(), &answer);
+        let wanted = self.formats.wanted(&answer);
         let complete = !answer.pending && !answer.unverified;
         let mut node = Arc::clone(node);
-        if let Some(patch) = plan::patch(&node, self.prefix(), &wanted, complete) {
-            match self
-                .gateway
-                .cluster
-                .nodes
-                .patch(&node.key, Part::Main, &Patch::Merge(patch))
-                .await
-            {
-                Ok(patched) => node = patched,
-                Err(error) => {
-                    debug!(node = node.name(), %error, "peers not written");
-                    return after_write(&error);
-                }
-            }
+        if let Some(patch) = self.formats.patch(&node, &wanted, complete) {
+            node = match self.write(&node, patch).await {
+                Ok(patched) => patched,
+                Err(outcome) => return outcome,
+            };
             info!(
                 node = node.name(),
                 peers = answer.peers.len(),
                 "node knows its BGP peers"
             );
+            self.leave_out(&node, &wanted);
         }
         if answer.pending {
             self.told.lock().remove(&node.key);
@@ -158,13 +165,58 @@ impl BgpController {
         Outcome::Done
     }
 
+    async fn write(&self, node: &NodeObject, patch: Value) -> Result<Arc<NodeObject>, Outcome> {
+        let nodes = &self.gateway.cluster.nodes;
+        nodes
+            .patch(&node.key, Part::Main, &Patch::Merge(patch))
+            .await
+            .map_err(|error| {
+                debug!(node = node.name(), %error, "peers not written");
+                after_write(&error)
+            })
+    }
+
+    /// Takes back what we wrote.
+    async fn clean(&self, node: &NodeObject) -> Outcome {
+        let Some(patch) = plan::taken_back(node) else {
+            self.remember(node);
+            return Outcome::Done;
+        };
+        match self.write(node, patch).await {
+            Ok(node) => {
+                info!(node = node.name(), "node is not told BGP peers any more");
+                self.remember(&node);
+                Outcome::Done
+            }
+            Err(outcome) => outcome,
+        }
+    }
+
+    /// Tells which peers a format could not say.
+    fn leave_out(&self, node: &NodeObject, wanted: &Wanted) {
+        if wanted.untold.is_empty() {
+            return;
+        }
+        let peers: Vec<&str> = wanted.untold.iter().map(String::as_str).collect();
+        let message = format!(
+            "Not every format of gateway.annotationFormats can tell of BGP peers {}, which differ from the first peer. \
+             Use `indexed`.",
+            peers.join(", ")
+        );
+        let event = Event::warning("BgpPeersLeftOut", message);
+        self.gateway.cluster.events.record(node, event);
+    }
+
     /// The node says what it should.
     fn remember(&self, node: &NodeObject) {
-        let says = plan::fingerprint(plan::ours(&node.annotations, self.prefix()));
+        let says = plan::fingerprint(self.formats.ours(&node.annotations));
         self.told.lock().insert(node.key.clone(), says);
     }
 
-    fn refused(&self, node: &NodeObject, error: &RpcError) -> Outcome {
+    async fn refused(&self, node: &NodeObject, error: &RpcError) -> Outcome {
+        if error.reason == BGP_OFF && self.gateway.config.bgp_cleanup {
+            return self.clean(node).await;
+        }
         if error.reason == BGP_OFF || error.reason == FOREIGN || error.kind == ErrorKind::NotFound {
             // Nothing to say, and nothing to take back on doubt. Asked again with the next look at the cloud.
             debug!(node = node.name(), reason = error.reason, "no BGP");
@@ -193,6 +245,7 @@ impl Controller for BgpController {
     async fn reconcile(&self, key: &Key) -> Outcome {
         match self.gateway.cluster.nodes.get(key) {
             Some(node) if self.wanted(&node) => self.ensure(&node).await,
+            Some(node) if self.unwanted(&node) => self.clean(&node).await,
             _ => {
                 self.told.lock().remove(key);
                 Outcome::Done
@@ -200,12 +253,13 @@ impl Controller for BgpController {
         }
     }
 
-    /// Nodes that were never asked for, or say something else than they were told.
+    /// Nodes that were never asked for, say something else than they were told, or should not say it any more.
     fn due(&self) -> Vec<Key> {
         let told = self.told.lock();
         self.gateway.cluster.nodes.index.keys(|node| {
-            let says = || plan::fingerprint(plan::ours(&node.annotations, self.prefix()));
-            self.wanted(node) && told.get(&node.key).is_none_or(|told| *told != says())
+            let says = || plan::fingerprint(self.formats.ours(&node.annotations));
+            let differs = || told.get(&node.key).is_none_or(|told| *told != says());
+            (self.wanted(node) && differs()) || self.unwanted(node)
         })
     }
 

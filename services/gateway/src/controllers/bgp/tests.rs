@@ -169,3 +169,88 @@ async fn only_changes_that_matter_wake() {
     changed(&world.gateway, &change(&after));
     assert_eq!(world.gateway.queues.bgp.depth().ready, 1);
 }
+
+/// Turned off, nothing is undone unless that is wanted; then what we wrote goes, and nothing else.
+#[tokio::test]
+async fn turned_off_it_cleans_up_only_when_told_to() {
+    let told = World::new(Config::default());
+    let key = told.node(settled_node("n", "True"));
+    told.bgp.answer("n", Ok(answer(&["169.254.255.1"])));
+    controller(&told).reconcile(&key).await;
+    let mut node = told.api.get("/api/v1/nodes/n").unwrap();
+    node["metadata"]["annotations"]["example.com/mine"] = json!("x");
+    node["metadata"]["annotations"]["metal.equinix.com/bgp-peers-5-peer-ip"] = json!("of somebody else");
+    for (controllers, selector, cleanup) in [(false, "", false), (false, "", true), (true, "role=edge", true)]
+    {
+        let mut config = Config {
+            bgp_node_selector: selector.to_owned(),
+            bgp_cleanup: cleanup,
+            ..Config::default()
+        };
+        config.controllers.bgp = controllers;
+        let world = World::new(config);
+        let key = world.node(node.clone());
+        let controller = controller(&world);
+        let due = if cleanup { vec![key.clone()] } else { Vec::new() };
+        assert_eq!(controller.due(), due);
+        assert_eq!(controller.reconcile(&key).await, Outcome::Done);
+        assert!(controller.due().is_empty());
+        assert!(world.bgp.asked().is_empty());
+        assert_eq!(world.api.calls().len(), usize::from(cleanup));
+        let after = world.api.get("/api/v1/nodes/n").unwrap()["metadata"]["annotations"].clone();
+        let others = json!({
+            "example.com/mine": "x",
+            "metal.equinix.com/bgp-peers-5-peer-ip": "of somebody else",
+        });
+        let expected = if cleanup {
+            others
+        } else {
+            node["metadata"]["annotations"].clone()
+        };
+        assert_eq!(after, expected);
+    }
+}
+
+/// The same where BGP is off in the cloud's part of the configuration.
+#[tokio::test]
+async fn where_the_cloud_speaks_no_bgp_it_cleans_up_only_when_told_to() {
+    for cleanup in [false, true] {
+        let mut world = World::new(Config {
+            bgp_cleanup: cleanup,
+            ..Config::default()
+        });
+        let key = world.node(settled_node("n", "True"));
+        world.bgp.answer("n", Ok(answer(&["169.254.255.1"])));
+        let controller = controller(&world);
+        controller.reconcile(&key).await;
+        world.api.calls();
+        world
+            .bgp
+            .answer("n", Err(rpc_error(ErrorKind::Precondition, BGP_OFF)));
+        for expected in [usize::from(cleanup), 0] {
+            assert_eq!(controller.reconcile(&key).await, Outcome::Done);
+            assert_eq!(world.api.calls().len(), expected);
+        }
+        assert!(controller.due().is_empty() && world.events.take().is_empty());
+        let node = world.gateway.cluster.nodes.get(&key).unwrap();
+        assert_eq!(plan::is_told(&node), !cleanup);
+    }
+}
+
+/// What a format cannot say is told, once.
+#[tokio::test]
+async fn peers_that_a_list_cannot_hold_are_told() {
+    let mut world = World::new(Config {
+        annotation_formats: vec![crate::config::AnnotationFormat::Plain],
+        ..Config::default()
+    });
+    let key = world.node(settled_node("n", "True"));
+    let mut answer = answer(&["169.254.255.1", "169.254.255.2"]);
+    answer.peers[1].peer_asn = 64_512;
+    world.bgp.answer("n", Ok(answer));
+    let controller = controller(&world);
+    for told in [true, false] {
+        assert_eq!(controller.reconcile(&key).await, Outcome::Done);
+        assert_eq!(!world.events.take().is_empty(), told);
+    }
+}
