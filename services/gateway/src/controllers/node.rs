@@ -1,7 +1,8 @@
 //! Nodes: a machine becomes one, keeps its addresses, and goes when it is proven to be gone.
 //!
 //! - [`initialise`](NodeController): nodes with the uninitialized taint, when they change: two patches, the taint last.
-//! - refresh: all others of ours, every five minutes, and only what the cloud says differently.
+//! - refresh: all others of ours, every five minutes, and only what the cloud says differently; at once where a label and its twin
+//!   under today's name differ.
 //! - [`lifecycle`]: nodes that are not ready, every five seconds.
 
 mod addresses;
@@ -48,10 +49,16 @@ pub(crate) fn start(gateway: &Arc<Gateway>, context: &Context) {
 
 /// A node has changed.
 pub(crate) fn changed(gateway: &Gateway, change: &Change<NodeObject>) {
-    let waits = |node: &Arc<NodeObject>| !node.deleting && node.is_uninitialised();
+    let waits = |node: &Arc<NodeObject>| is_due(node);
     if gateway.config.controllers.node && change.after.as_ref().is_some_and(waits) {
         gateway.queues.nodes.wake(change.key.clone());
     }
+}
+
+/// Is there something to do for it, by what it says itself?
+fn is_due(node: &NodeObject) -> bool {
+    let lacks_twins = || !node.provider_id.is_empty() && plan::twins(node).is_some();
+    !node.deleting && (node.is_uninitialised() || lacks_twins())
 }
 
 /// Why a node is not as it should be.
@@ -105,11 +112,7 @@ impl Controller for NodeController {
     }
 
     fn due(&self) -> Vec<Key> {
-        self.gateway
-            .cluster
-            .nodes
-            .index
-            .keys(|node| !node.deleting && node.is_uninitialised())
+        self.gateway.cluster.nodes.index.keys(is_due)
     }
 
     fn all(&self) -> Vec<Key> {
@@ -178,6 +181,9 @@ impl NodeController {
         {
             self.patch(&node.key, Part::Main, patch).await?;
             info!(node = node.name(), "labels follow the cloud");
+        } else if let Some(patch) = plan::twins(node) {
+            self.patch(&node.key, Part::Main, patch).await?;
+            info!(node = node.name(), "labels have their twins under today's names");
         }
         Ok(())
     }

@@ -163,7 +163,7 @@ mod tests {
         }
     }
 
-    /// N8: an address that the machine does not have is an error.
+    /// N8, N26: an address that the machine does not have is an error, and so is a second family that it does not have.
     #[test]
     fn an_annotated_address_that_the_machine_lacks_is_an_error() {
         let machine = list(&[(InternalIp, "10.0.0.1")]);
@@ -172,13 +172,15 @@ mod tests {
             error,
             AddressError::NotThere("10.0.0.2".parse().unwrap(), "10.0.0.1".to_owned())
         );
-        assert!(
-            wanted(&[], Some("10.0.0.1,2001:db8::1"), &machine).is_err(),
-            "N26"
+        let error = wanted(&[], Some("10.0.0.1,2001:db8::1"), &machine).unwrap_err();
+        assert_eq!(
+            error,
+            AddressError::NotThere("2001:db8::1".parse().unwrap(), "10.0.0.1".to_owned())
         );
     }
 
-    /// The annotated address comes first, and others of its type are left out; other types stay.
+    /// N22, N24: the annotated address comes first, internal or external, and others of its type are left out; other types, names among
+    /// them, stay as they are.
     #[test]
     fn the_annotated_address_comes_first() {
         let machine = list(&[
@@ -193,6 +195,13 @@ mod tests {
             (ExternalDns, "m.example"),
         ]);
         assert_eq!(wanted(&[], Some("10.0.0.2"), &machine), Ok(Some(expected)));
+        let expected = list(&[
+            (ExternalIp, "192.0.2.1"),
+            (InternalIp, "10.0.0.1"),
+            (InternalIp, "10.0.0.2"),
+            (ExternalDns, "m.example"),
+        ]);
+        assert_eq!(wanted(&[], Some("192.0.2.1"), &machine), Ok(Some(expected)));
     }
 
     /// N23: the same address as two types is kept as both.
@@ -207,7 +216,8 @@ mod tests {
         assert_eq!(wanted(&[], Some("192.0.2.1"), &machine), Ok(Some(expected)));
     }
 
-    /// N27: the order of the annotation decides about the primary family; an IPv6 address keeps the cloud's spelling.
+    /// N27, N28: the order of the annotation decides about the primary family, and of several addresses of a type exactly the annotated
+    /// are left; an IPv6 address keeps the cloud's spelling.
     #[test]
     fn the_annotation_decides_about_the_primary_family() {
         let machine = list(&[
@@ -220,6 +230,23 @@ mod tests {
             wanted(&[], Some("2001:db8::1,10.0.0.1"), &machine),
             Ok(Some(expected))
         );
+    }
+
+    /// E17: `--node-ip` in any spelling is the same address: IPv6 long or short, IPv4 as IPv6, with blanks.
+    #[test]
+    fn an_annotated_address_may_be_spelt_in_any_way() {
+        let machine = list(&[(InternalIp, "10.0.0.1"), (ExternalIp, "2001:db8::1")]);
+        for text in [
+            "10.0.0.1,2001:db8::1",
+            " 10.0.0.1 , 2001:DB8:0:0::1 ",
+            "::ffff:10.0.0.1,2001:0db8:0000:0000:0000:0000:0000:0001",
+        ] {
+            assert_eq!(
+                wanted(&[], Some(text), &machine),
+                Ok(Some(machine.clone())),
+                "{text}"
+            );
+        }
     }
 
     /// N31: what was written once is wanted again.

@@ -62,6 +62,35 @@ pub(crate) fn refreshed_labels(node: &NodeObject, machine: &proto::Machine) -> O
     (!labels.is_empty()).then(|| json!({ "metadata": { "uid": node.uid, "labels": labels } }))
 }
 
+/// Labels that were renamed: yesterday's name, today's.
+const RENAMED: [(&str, &str); 3] = [
+    (
+        "beta.kubernetes.io/instance-type",
+        "node.kubernetes.io/instance-type",
+    ),
+    (
+        "failure-domain.beta.kubernetes.io/zone",
+        "topology.kubernetes.io/zone",
+    ),
+    (
+        "failure-domain.beta.kubernetes.io/region",
+        "topology.kubernetes.io/region",
+    ),
+];
+
+/// The patch that gives labels under yesterday's names, which somebody may still write, their twins under today's; `None`: they have
+/// them. Where only today's is there, nothing is missing: nobody reads the other but those who write it.
+pub(crate) fn twins(node: &NodeObject) -> Option<Value> {
+    let differing: Map<String, Value> = RENAMED
+        .into_iter()
+        .filter_map(|(old, new)| {
+            let value = node.labels.get(old)?;
+            (node.labels.get(new) != Some(value)).then(|| (new.to_owned(), json!(value)))
+        })
+        .collect();
+    (!differing.is_empty()).then(|| json!({ "metadata": { "uid": node.uid, "labels": differing } }))
+}
+
 /// The patch that says that the machine is off; `None`: the node says so already.
 pub(crate) fn shut_down(node: &NodeObject) -> Option<Value> {
     if node.taints.iter().any(is_shutdown) {

@@ -255,3 +255,67 @@ async fn who_does_not_lead_writes_nothing() {
     assert_eq!(controller(&world).reconcile(&key).await, Outcome::Done);
     assert!(world.api.calls().is_empty() && world.events.take().is_empty());
 }
+
+/// N15, N16, E22: a label that changed under yesterday's name wakes, and its twin follows, on nodes of ours alone.
+#[tokio::test]
+async fn twins_of_labels_follow_on_nodes_of_ours() {
+    let world = World::new(Config::default());
+    let labelled = |name: &str| {
+        let mut node = settled_node(name, "True");
+        node["metadata"]["labels"]["failure-domain.beta.kubernetes.io/zone"] = json!("ny5");
+        node["metadata"]["labels"]["topology.kubernetes.io/zone"] = json!("old");
+        node
+    };
+    let (ours, foreign) = (world.node(labelled("ours")), world.node(labelled("foreign")));
+    world.instances.answer("ours", Ok(machine("m", &["10.0.0.1"])));
+    world
+        .instances
+        .answer("foreign", Err(rpc_error(ErrorKind::Precondition, FOREIGN)));
+    let after = world.gateway.cluster.nodes.get(&ours);
+    let change = Change {
+        key: ours.clone(),
+        before: None,
+        after,
+    };
+    changed(&world.gateway, &change);
+    assert_eq!(world.gateway.queues.nodes.depth().ready, 1);
+    let controller = controller(&world);
+    for key in [&ours, &foreign] {
+        assert_eq!(controller.reconcile(key).await, Outcome::Done);
+    }
+    assert_eq!(world.api.calls(), ["PATCH /api/v1/nodes/ours"]);
+    let node = world.api.get("/api/v1/nodes/ours").unwrap();
+    assert_eq!(node["metadata"]["labels"]["topology.kubernetes.io/zone"], "ny5");
+    assert_eq!(controller.due(), [foreign], "ours is settled");
+}
+
+/// N21: a hundred nodes are a hundred questions, however many workers there are; none is asked for twice.
+#[tokio::test]
+async fn a_hundred_nodes_are_a_hundred_questions() {
+    for workers in [1, 5, 10, 30] {
+        let world = World::new(Config::default());
+        let controller = Arc::new(controller(&world));
+        for number in 0..100 {
+            let name = format!("n{number}");
+            world.instances.answer(&name, Ok(machine(&name, &["10.0.0.1"])));
+            let key = world.node(fresh_node(&name));
+            // Woken several times, as by a watch and a resync at once.
+            world.gateway.queues.nodes.wake(key.clone());
+            world.gateway.queues.nodes.offer(key);
+        }
+        let work = (0..workers).map(|_| {
+            let (controller, gateway) = (Arc::clone(&controller), Arc::clone(&world.gateway));
+            crate::controllers::work(controller, gateway)
+        });
+        let settled = async {
+            while !controller.due().is_empty() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            _ = futures::future::join_all(work) => panic!("workers do not end"),
+            () = settled => {}
+        }
+        assert_eq!(world.instances.asked().len(), 100, "{workers} workers");
+    }
+}

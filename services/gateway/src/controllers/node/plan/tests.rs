@@ -75,7 +75,7 @@ fn type_zone_and_region_become_six_labels() {
     );
 }
 
-/// The cloud's own labels are added, never over others, and never among Kubernetes' own.
+/// N13: the cloud's own labels are added, never over others, and never among Kubernetes' own.
 #[test]
 fn more_labels_do_not_overwrite_and_are_not_reserved() {
     let labels = [
@@ -186,4 +186,40 @@ fn the_shutdown_taint_comes_and_goes() {
     assert_eq!(up_again(&off).unwrap()["spec"]["taints"], Value::Null);
     value["spec"]["taints"][0]["effect"] = json!("NoExecute");
     assert_eq!(up_again(&node(&value)), None, "another effect is somebody else's");
+}
+
+/// N15, N16, N17, N18: yesterday's label is the truth for its twin, and nothing else is touched.
+#[test]
+fn labels_under_yesterdays_names_have_twins() {
+    let labelled = |labels: Value| {
+        let mut value = settled_node("n", "True");
+        value["metadata"]["labels"] = labels;
+        node(&value)
+    };
+    let old = json!({
+        "beta.kubernetes.io/instance-type": "c3",
+        "failure-domain.beta.kubernetes.io/zone": "ny5",
+        "failure-domain.beta.kubernetes.io/region": "ny",
+    });
+    let new = json!({
+        "node.kubernetes.io/instance-type": "c3",
+        "topology.kubernetes.io/zone": "ny5",
+        "topology.kubernetes.io/region": "ny",
+    });
+    assert_eq!(
+        twins(&labelled(old.clone())),
+        Some(json!({ "metadata": { "uid": "uid-1", "labels": new } }))
+    );
+    let mut both = old;
+    both.as_object_mut()
+        .unwrap()
+        .extend(new.as_object().unwrap().clone());
+    assert_eq!(twins(&labelled(both.clone())), None, "they are the same");
+    both["topology.kubernetes.io/zone"] = json!("elsewhere");
+    let corrected = twins(&labelled(both)).unwrap();
+    assert_eq!(
+        corrected["metadata"]["labels"],
+        json!({ "topology.kubernetes.io/zone": "ny5" })
+    );
+    assert_eq!(twins(&labelled(new)), None, "today's alone are enough");
 }
