@@ -28,7 +28,8 @@ pub struct Endpoint {
 /// The endpoint on a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointAssignment {
-    /// The cloud's id of the assignment. Another assignment, of the same address to the same machine even, has another one.
+    /// The cloud's id of the assignment. Another assignment, of the same address to the same machine even, has another one; unless the
+    /// cloud moves the address in one step: it may have no ids of assignments, and then each time on the same machine has the same.
     pub id: String,
     /// The machine.
     pub machine: ProviderId,
@@ -36,7 +37,8 @@ pub struct EndpointAssignment {
 
 /// A cloud that can give an address to a machine and take it away.
 ///
-/// Of two callers at most one succeeds: an assignment is taken away by its own id, and an address that is held cannot be assigned.
+/// Of two callers at most one succeeds: an assignment is taken away by its own id, and an address that is held cannot be assigned. Of
+/// two who move it in one step the later one prevails, and one machine holds it all the time.
 #[async_trait]
 pub trait EndpointIps: Send + Sync + 'static {
     /// How many calls a move takes where nothing goes wrong.

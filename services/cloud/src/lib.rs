@@ -19,6 +19,8 @@ mod galaxy;
 pub mod http;
 mod inventory;
 mod machine;
+#[cfg(test)]
+mod overheard;
 mod pages;
 mod remote;
 mod tags;

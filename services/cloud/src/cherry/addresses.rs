@@ -20,11 +20,11 @@ const USAGE: &str = "usage=cloud-provider-cherry-auto";
 #[async_trait]
 impl ElasticIps for Cherry {
     fn tags_of(&self, owner: &Owner) -> Vec<String> {
-        sorted(tags::of_owner(USAGE, owner))
+        as_kept(&tags::of_owner(USAGE, owner))
     }
 
     fn cluster_tags(&self, cluster: &ClusterId) -> Vec<String> {
-        sorted(tags::of_cluster(USAGE, cluster))
+        as_kept(&tags::of_cluster(USAGE, cluster))
     }
 
     fn supports(&self, family: Family) -> bool {
@@ -91,10 +91,9 @@ impl Cherry {
     }
 }
 
-/// As the map gives them back.
-fn sorted(mut tags: Vec<String>) -> Vec<String> {
-    tags.sort_unstable();
-    tags
+/// In the order in which the map gives them back. No key is there twice.
+fn as_kept(tags: &[String]) -> Vec<String> {
+    wire::Tags::of_texts(tags).unwrap_or_default().texts()
 }
 
 /// What of it belongs to us: all of a floating IP or a subnet; of a server's own network its address alone.

@@ -17,6 +17,9 @@ const PRIVATE: &str = "private-ip";
 /// Type of an address that can be moved.
 const FLOATING: &str = "floating-ip";
 
+/// Key of the tag that stands first.
+const FIRST: &str = "usage";
+
 /// A project.
 #[derive(Debug, Deserialize)]
 pub(super) struct Project {
@@ -149,12 +152,15 @@ impl Tags {
         Ok(Self(tags))
     }
 
+    /// As texts: what it is for comes first, as in every list of tags that groundplane writes, then the others by their keys.
     pub(super) fn texts(&self) -> Vec<String> {
         let text = |(key, value): (&String, &String)| match value.as_str() {
             "" => key.clone(),
             value => format!("{key}={value}"),
         };
-        self.0.iter().map(text).collect()
+        let mut texts: Vec<_> = self.0.iter().collect();
+        texts.sort_by_key(|(key, _)| *key != FIRST);
+        texts.into_iter().map(text).collect()
     }
 
     /// Is the tag that this text means among them?

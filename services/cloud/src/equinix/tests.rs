@@ -2,6 +2,7 @@ mod bgp;
 mod endpoint;
 mod secrets;
 
+use std::path::Path;
 use std::time::Duration;
 
 use groundplane_core::{ClusterId, Family, Owner};
@@ -39,6 +40,11 @@ impl Bench {
     }
 
     async fn with(options: ProjectOptions, change: impl FnOnce(&mut EquinixConfig)) -> Self {
+        Self::with_files(options, |config, _| change(config)).await
+    }
+
+    /// `change` is told where files may be put.
+    async fn with_files(options: ProjectOptions, change: impl FnOnce(&mut EquinixConfig, &Path)) -> Self {
         let sandbox = Sandbox::start().await;
         let project = sandbox.project(options);
         let files = tempfile::tempdir().unwrap();
@@ -55,7 +61,7 @@ impl Bench {
             },
             ..EquinixConfig::default()
         };
-        change(&mut config);
+        change(&mut config, files.path());
         let context = Context::new();
         let metrics = context.metrics.register(HttpMetrics::register);
         let driver = Equinix::new(&config, metrics, &context).unwrap();

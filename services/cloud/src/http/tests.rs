@@ -208,7 +208,7 @@ fn both_shapes_of_error_bodies_are_read() {
         (302, "", CloudErrorKind::Refused, "HTTP 302"),
         (504, "<html>", CloudErrorKind::Unavailable, "HTTP 504"),
     ] {
-        let error = classify::refusal(&call, status, body.as_bytes(), &str::to_owned);
+        let error = classify::refusal(&call, status, body.as_bytes(), ErrorBodies::Texts, &str::to_owned);
         assert_eq!((error.kind, error.message.as_str()), (kind, message));
     }
 }
@@ -218,7 +218,9 @@ proptest::proptest! {
     #[test]
     fn any_refusal_becomes_an_error(status in 300_u16..600, body in proptest::collection::vec(proptest::num::u8::ANY, 0..400)) {
         let call = Call::new("x", Method::GET, "/x", "/x");
-        let error = classify::refusal(&call, status, &body, &str::to_owned);
-        proptest::prop_assert!(error.message.len() < 2000);
+        for shape in [ErrorBodies::Texts, ErrorBodies::Coded] {
+            let error = classify::refusal(&call, status, &body, shape, &str::to_owned);
+            proptest::prop_assert!(error.message.len() < 2000);
+        }
     }
 }

@@ -64,7 +64,11 @@ pub async fn endpoint_ips_contract(
     assert_eq!(error.kind, CloudErrorKind::NotFound, "{error}");
 
     let again = ips.assign(address, machines[0]).await.expect("assign again");
-    assert_ne!(again.id, first.id, "an id never comes back");
+    // A cloud that moves it in one step may call an assignment by its machine.
+    assert!(
+        ips.moves_atomically() || again.id != first.id,
+        "an id never comes back"
+    );
     let mut last = again;
     if ips.moves_atomically() {
         let moved = ips.reassign(address, machines[1]).await.expect("reassign");

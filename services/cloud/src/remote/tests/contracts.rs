@@ -3,7 +3,7 @@
 use groundplane_core::ProviderId;
 use groundplane_runtime::Context;
 use groundplane_runtime::config::{Document, SecretFile};
-use groundplane_sandbox::{ProjectOptions, ReservationOptions, Sandbox};
+use groundplane_sandbox::{ProjectOptions, ReservationOptions, Sandbox, TestCloud};
 
 use super::super::{CallMetrics, Remote};
 use crate::config::{Capability, EquinixBgp, EquinixConfig, RemoteConfig};
@@ -150,6 +150,46 @@ async fn equinix_keeps_the_contracts_through_a_provider() {
     bgp(&cloud, &id(0), &absent).await;
     let endpoint = cloud.endpoint.unwrap();
     let missing = EndpointSelector::Tag("nobody".to_owned());
+    endpoint_ips_contract(
+        endpoint.ips.as_ref(),
+        &endpoint.selector,
+        &missing,
+        [&id(0), &id(1)],
+        &absent,
+    )
+    .await;
+}
+
+/// E90
+#[tokio::test]
+async fn cherry_keeps_the_contracts_through_a_provider() {
+    let sandbox = TestCloud::start(ProjectOptions::cherry()).await;
+    let project = sandbox.project();
+    project.add_devices(3);
+    project.add_reservation(ReservationOptions::tagged(["api=a"]));
+    let config = CloudConfig {
+        endpoint: Some(EndpointSelector::Tag("api=a".to_owned())),
+        ..Document::parse("groundplane.yaml", &sandbox.cherry_config())
+            .unwrap()
+            .decode()
+            .unwrap()
+    };
+    let context = Context::new();
+    let cloud = through_loopback(connect(&config, &context).unwrap(), &context).await;
+    let absent = "cherryservers://999999999".parse().unwrap();
+    let devices = project.devices();
+    let id = |index: usize| -> ProviderId {
+        format!("cherryservers://{}", devices[index].number)
+            .parse()
+            .unwrap()
+    };
+    machines(&cloud, 3, &absent).await;
+    addresses(&cloud).await;
+    bgp(&cloud, &id(0), &absent).await;
+    let endpoint = cloud.endpoint.unwrap();
+    endpoint.ips.endpoint(&endpoint.selector).await.unwrap();
+    assert!(endpoint.ips.moves_atomically());
+    let missing = EndpointSelector::Tag("api=b".to_owned());
     endpoint_ips_contract(
         endpoint.ips.as_ref(),
         &endpoint.selector,
