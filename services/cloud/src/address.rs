@@ -62,6 +62,15 @@ pub struct NewReservation {
     pub placement: Placement,
 }
 
+/// What the tags of an older controller of the same cloud say of the cluster that a reservation is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Former {
+    /// They name this cluster.
+    OfCluster,
+    /// They name none: it may be this one's, or another's.
+    Unsaid,
+}
+
 /// A cloud that gives out elastic IPs.
 #[async_trait]
 pub trait ElasticIps: Send + Sync + 'static {
@@ -86,4 +95,27 @@ pub trait ElasticIps: Send + Sync + 'static {
 
     /// Gives a reservation back. Gone already is success.
     async fn delete(&self, id: &str) -> Result<(), CloudError>;
+
+    /// Are these the tags of an older controller of this cloud, which we know and do not write? `None`: no, or they name another
+    /// cluster. Whose they are is told by the same tag of the owner that we write.
+    fn former(&self, _cluster: &groundplane_core::ClusterId, _tags: &[String]) -> Option<Former> {
+        None
+    }
+
+    /// Does [`ElasticIps::retag`] work? Without it nothing is taken over from older controllers, and no address is shared.
+    fn retags(&self) -> bool {
+        false
+    }
+
+    /// Gives a reservation these tags instead of those that it has. The same twice is as once.
+    ///
+    /// # Errors
+    /// `NotFound`: it does not exist. `Refused`: the cloud cannot.
+    async fn retag(&self, id: &str, _tags: &[String]) -> Result<Reservation, CloudError> {
+        Err(CloudError::new(
+            crate::CloudErrorKind::Refused,
+            format!("retag reservation {id}"),
+            "tags cannot be changed in this cloud",
+        ))
+    }
 }

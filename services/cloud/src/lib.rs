@@ -30,7 +30,7 @@ mod upkeep;
 
 use std::sync::Arc;
 
-pub use address::{Assignment, ElasticIps, NewReservation, Placement, Reservation, ReservationState};
+pub use address::{Assignment, ElasticIps, Former, NewReservation, Placement, Reservation, ReservationState};
 pub use bgp::{BgpFabric, BgpProject, NeighborQuery, Neighbors, Peer, Session};
 pub use config::{
     AddressType, BgpPeer, Capability, CherryBgp, CherryConfig, CloudConfig, ConnectError, DriverName,

@@ -4,7 +4,7 @@ mod cloud;
 mod endpoint;
 mod turns;
 
-pub(crate) use cloud::{Answer, CloudEips, Given, Missing};
+pub(crate) use cloud::{Answer, Audited, CloudEips, Given, Missing, Released};
 pub(crate) use endpoint::{ApiEndpoint, Moved, Seen};
 
 use crate::adapters::Pools;
@@ -16,4 +16,6 @@ pub(crate) enum Eip {
     Pools(Box<Pools>),
     /// From the cloud.
     Cloud(CloudEips),
+    /// From another process: this one serves the API endpoint alone.
+    Elsewhere,
 }

@@ -29,6 +29,13 @@ pub(crate) enum EipError {
     AlreadyHolds { held: Option<Prefix> },
     #[error("the cloud denied reservation {0}; delete it there, or talk to its support, then try again")]
     Denied(String),
+    /// It went while it was being changed.
+    #[error("reservation {0} went away meanwhile")]
+    Vanished(String),
+    #[error(
+        "another Service holds the address, and the cloud cannot pass it on, so that it cannot be shared"
+    )]
+    SharingUnsupported,
     #[error("the cloud has no elastic {0} addresses")]
     FamilyUnsupported(Family),
     #[error("the cloud has one network; `{0}` is not known")]
@@ -75,7 +82,8 @@ impl Kinded for EipError {
             Self::Cloud(error) => error.kind(),
             Self::Unanswered(_) => ErrorKind::Unavailable,
             Self::Taken { .. } => ErrorKind::AlreadyExists,
-            Self::AlreadyHolds { .. } | Self::Denied(_) => ErrorKind::Precondition,
+            Self::AlreadyHolds { .. } | Self::Denied(_) | Self::SharingUnsupported => ErrorKind::Precondition,
+            Self::Vanished(_) => ErrorKind::Conflict,
             Self::FamilyUnsupported(_) | Self::NetworkUnsupported(_) | Self::Unsupported(_) => {
                 ErrorKind::Unsupported
             }
@@ -93,6 +101,8 @@ impl Kinded for EipError {
             Self::Taken { .. } => "ADDRESS_TAKEN",
             Self::AlreadyHolds { .. } => "ALREADY_HOLDS",
             Self::Denied(_) => "RESERVATION_DENIED",
+            Self::Vanished(_) => "RESERVATION_VANISHED",
+            Self::SharingUnsupported => "SHARING_UNSUPPORTED",
             Self::FamilyUnsupported(_) => "FAMILY_UNSUPPORTED",
             Self::NetworkUnsupported(_) => "NETWORK_UNSUPPORTED",
             Self::PoolNotFound(_) => "POOL_NOT_FOUND",

@@ -24,6 +24,15 @@ impl Rpc {
     }
 }
 
+fn elsewhere<T>() -> Result<Response<T>, Status> {
+    Err(Status::unimplemented(
+        "this process serves the API endpoint alone; ask eip",
+    ))
+}
+
+/// What is done with reservations of a cloud alone.
+const AUDIT: &str = "an audit of addresses";
+
 fn unsupported<T>(what: &'static str) -> Result<Response<T>, Status> {
     Err(EipError::Unsupported(what).into())
 }
@@ -37,6 +46,7 @@ impl EipService for Rpc {
         let answer = match &self.addresses {
             Eip::Pools(pools) => pools.ensure(request).await?,
             Eip::Cloud(cloud) => cloud.ensure(&convert::ask(request.into_inner())?).await?.into(),
+            Eip::Elsewhere => return elsewhere(),
         };
         Ok(Response::new(answer))
     }
@@ -48,12 +58,13 @@ impl EipService for Rpc {
         let cloud = match &self.addresses {
             Eip::Pools(pools) => return Ok(Response::new(pools.release(request).await?)),
             Eip::Cloud(cloud) => cloud,
+            Eip::Elsewhere => return elsewhere(),
         };
         let request = request.into_inner();
         convert::network(&request.network)?;
-        let released = cloud.release(&convert::owner(request.owner)?).await?;
-        let released = released.into_iter().map(Into::into).collect();
-        Ok(Response::new(proto::ReleaseAddressResponse { released }))
+        let heirs = convert::heirs(request.heirs)?;
+        let released = cloud.release(&convert::owner(request.owner)?, &heirs).await?;
+        Ok(Response::new(released.into()))
     }
 
     async fn list_addresses(
@@ -63,6 +74,7 @@ impl EipService for Rpc {
         let cloud = match &self.addresses {
             Eip::Pools(pools) => return Ok(Response::new(pools.list(request).await?)),
             Eip::Cloud(cloud) => cloud,
+            Eip::Elsewhere => return elsewhere(),
         };
         let request = request.into_inner();
         let cluster = convert::cluster(&request.cluster)?;
@@ -74,6 +86,35 @@ impl EipService for Rpc {
             next_page_token,
             read_at: Some(timestamp(read_at)),
         }))
+    }
+
+    async fn audit_addresses(
+        &self,
+        request: Request<proto::AuditAddressesRequest>,
+    ) -> Result<Response<proto::AuditAddressesResponse>, Status> {
+        let Eip::Cloud(cloud) = &self.addresses else {
+            return unsupported(AUDIT);
+        };
+        let request = request.into_inner();
+        let population = convert::population(request.population)?;
+        Ok(Response::new(
+            cloud.audit(&population, request.fresh).await?.into(),
+        ))
+    }
+
+    async fn reclaim_addresses(
+        &self,
+        request: Request<proto::ReclaimAddressesRequest>,
+    ) -> Result<Response<proto::ReclaimAddressesResponse>, Status> {
+        let Eip::Cloud(cloud) = &self.addresses else {
+            return unsupported(AUDIT);
+        };
+        let request = request.into_inner();
+        let population = convert::population(request.population)?;
+        let ids = request.reservations.into_iter().collect();
+        let reclaimed = cloud.reclaim(&population, &ids).await?;
+        let reclaimed = reclaimed.into_iter().map(Into::into).collect();
+        Ok(Response::new(proto::ReclaimAddressesResponse { reclaimed }))
     }
 
     async fn ensure_load_balancer(

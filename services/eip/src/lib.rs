@@ -11,6 +11,7 @@
 //! Has no state of its own. Invariants of the cloud's side: a reservation is made only after a complete list that began within the
 //! call lacks the owner's tags, so an unanswered create is found again, by this process or the next; an owner's calls run one after
 //! the other; nothing is deleted that does not carry the owner's tags in a list as fresh. What a user brought is never touched.
+//! What no owner explains is deleted only when asked for by its id, and only if a list as fresh finds nothing else that does.
 //!
 //! Invariants of the API endpoint: `domain::endpoint`.
 
@@ -73,11 +74,23 @@ pub async fn start(
         }
         (AddressBackend::Cloud(addresses), _) => {
             let metrics = context.metrics.register(metrics::Metrics::register);
-            let cloud = app::CloudEips::new(addresses, config.max_age.0, metrics, context);
+            let selector = cloud.endpoint.map(|endpoint| endpoint.selector);
+            let cloud = app::CloudEips::new(addresses, selector, config.max_age.0, metrics, context);
             cloud.keep(component, &context.tasks);
             app::Eip::Cloud(cloud)
         }
     };
     context.health.serves(SERVICE, &[COMPONENT]);
     Ok(Routes::new(EipServiceServer::new(grpc::Rpc::new(eip, endpoint))))
+}
+
+/// Starts the part that reads and moves the API endpoint, and nothing else: for an agent. Keeps no inventory, needs no ipam, and has no
+/// component: a cloud that is away is told by each call, and whoever asks says what that means for its readiness.
+pub fn start_endpoint(cloud: &Cloud, context: &Context) -> Routes {
+    let endpoint = app::ApiEndpoint::new(cloud, context);
+    context.health.serves(SERVICE, &[]);
+    Routes::new(EipServiceServer::new(grpc::Rpc::new(
+        app::Eip::Elsewhere,
+        endpoint,
+    )))
 }

@@ -16,6 +16,12 @@ pub(crate) enum Effect {
     Delete,
     /// A duplicate was deleted.
     Settle,
+    /// What an older controller left got our tags.
+    Adopt,
+    /// A shared one became another owner's.
+    PassOn,
+    /// An orphan was deleted.
+    Reclaim,
 }
 
 /// How it ended.
@@ -41,7 +47,7 @@ impl Metrics {
     /// Registers all of them.
     pub(crate) fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
-        let help = "Reservations made and deleted in the cloud";
+        let help = "Reservations made, changed and deleted in the cloud";
         registry.register("eip_cloud_writes", help, metrics.writes.clone());
         metrics
     }

@@ -10,11 +10,13 @@ use super::{Equinix, is_plain, wire};
 use crate::error::not_absence;
 use crate::http::Call;
 use crate::{
-    Assignment, CloudError, CloudErrorKind, ElasticIps, NewReservation, Placement, Reservation,
+    Assignment, CloudError, CloudErrorKind, ElasticIps, Former, NewReservation, Placement, Reservation,
     ReservationState, tags,
 };
 
 const USAGE: &str = "usage=cloud-provider-equinix-metal-auto";
+/// What the oldest controllers wrote instead, without a cluster: packet-ccm, and the first ones of Equinix Metal.
+const FORMER_USAGES: [&str; 2] = ["usage=packet-ccm-auto", "usage=metal-ccm-auto"];
 /// What people see in the console; the cloud's own controller writes the same.
 const DETAILS: &str = "Equinix Metal Kubernetes CCM auto-generated for Load Balancer";
 
@@ -89,6 +91,44 @@ impl ElasticIps for Equinix {
             Err(error) if error.is(CloudErrorKind::NotFound) => Ok(()),
             result => result,
         }
+    }
+
+    fn former(&self, cluster: &ClusterId, tags: &[String]) -> Option<Former> {
+        let has = |wanted: &str| tags.iter().any(|tag| tag == wanted);
+        let old = FORMER_USAGES.iter().any(|usage| has(usage));
+        if !(old || has(USAGE)) || !tags.iter().any(|tag| tag.starts_with("service=")) {
+            return None;
+        }
+        let mut clusters = tags.iter().filter_map(|tag| tag.strip_prefix("cluster="));
+        match clusters.next() {
+            None => Some(Former::Unsaid),
+            // With today's usage, these are today's tags.
+            Some(name) if old && name == cluster.as_str() && clusters.next().is_none() => {
+                Some(Former::OfCluster)
+            }
+            Some(_) => None,
+        }
+    }
+
+    fn retags(&self) -> bool {
+        true
+    }
+
+    async fn retag(&self, id: &str, tags: &[String]) -> Result<Reservation, CloudError> {
+        let call = Call::new(
+            format!("retag reservation {id}"),
+            Method::PATCH,
+            "/ips/{id}",
+            format!("/ips/{id}"),
+        )
+        .query("include", "assignments");
+        if !is_plain(id) {
+            return Err(call.error(CloudErrorKind::Refused, "not an id of this cloud"));
+        }
+        self.http
+            .read(&call.body(json!({ "tags": tags })))
+            .await
+            .map(reservation)
     }
 }
 

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::FakeEndpoint;
 use crate::{
-    AddressBackend, Assignment, BgpFabric, BgpProject, Cloud, CloudError, CloudErrorKind, ElasticIps,
+    AddressBackend, Assignment, BgpFabric, BgpProject, Cloud, CloudError, CloudErrorKind, ElasticIps, Former,
     Machine, MachineAddress, MachineAddressKind, MachineSource, NeighborQuery, Neighbors, NewReservation,
     Peer, PowerState, Reservation, ReservationState, Session,
 };
@@ -28,6 +28,8 @@ pub enum Operation {
     CreateReservation,
     /// `ElasticIps::delete`.
     DeleteReservation,
+    /// `ElasticIps::retag`.
+    RetagReservation,
     /// `BgpFabric::project`.
     ReadProject,
     /// `BgpFabric::enable`.
@@ -353,6 +355,38 @@ impl ElasticIps for FakeCloud {
         self.call(Operation::DeleteReservation, |state| {
             state.reservations.retain(|row| row.id != id);
             Ok(())
+        })
+    }
+
+    /// With a tag `owner=…`, and no cluster's, or another word for it.
+    fn former(&self, cluster: &ClusterId, tags: &[String]) -> Option<Former> {
+        let has = |key: &str| tags.iter().any(|tag| tag.starts_with(key));
+        if !has("owner=") || has("cluster=") {
+            return None;
+        }
+        if tags.contains(&format!("old-cluster={cluster}")) {
+            return Some(Former::OfCluster);
+        }
+        (!has("old-cluster=")).then_some(Former::Unsaid)
+    }
+
+    fn retags(&self) -> bool {
+        true
+    }
+
+    async fn retag(&self, id: &str, tags: &[String]) -> Result<Reservation, CloudError> {
+        self.call(Operation::RetagReservation, |state| {
+            let row = state.reservations.iter_mut().find(|row| row.id == id);
+            let gone = || {
+                CloudError::new(
+                    CloudErrorKind::NotFound,
+                    "retag reservation",
+                    "no such reservation",
+                )
+            };
+            let row = row.ok_or_else(gone)?;
+            row.tags = tags.to_vec();
+            Ok(row.clone())
         })
     }
 }

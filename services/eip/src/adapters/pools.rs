@@ -87,7 +87,10 @@ impl Pools {
             .await
             .map_err(failed)?;
         let released = answer.into_inner().released.into_iter().map(address).collect();
-        Ok(eip::ReleaseAddressResponse { released })
+        Ok(eip::ReleaseAddressResponse {
+            released,
+            inherited: Vec::new(),
+        })
     }
 
     pub(crate) async fn list(

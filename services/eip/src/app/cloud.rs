@@ -1,23 +1,28 @@
 //! Elastic IPs from the cloud. The only place that makes and deletes reservations.
 //!
-//! Order of effects: the owner's turn, a list, the plan, and if the plan writes, a list that began after the call; then creates, then
-//! deletes of duplicates. Whatever ends the call in between, the next one begins with what the cloud says.
+//! Order of effects: the owner's turn, a list, the plan, and if the plan writes, a list that began after the call; then creates and
+//! changes of tags, then deletes of duplicates. Whatever ends the call in between, the next one begins with what the cloud says.
+
+mod audit;
+mod writes;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use groundplane_cloud::{
-    CloudErrorKind, ElasticIps, Inventory, NewReservation, Reservation, ReservationState, Snapshot, keep,
+    ElasticIps, EndpointSelector, Former, Inventory, Reservation, ReservationState, Snapshot, keep,
 };
 use groundplane_core::{ClusterId, Family, Kinded as _, Owner, Prefix};
 use groundplane_runtime::{Component, Context, Tasks};
 use jiff::Timestamp;
-use tracing::{info, instrument, warn};
+use tracing::{instrument, warn};
 
 use super::turns::Turns;
-use crate::domain::{Ask, Choice, Held, Needs, Plan, Refusal, Wanted, covers, settle};
+use crate::domain::{Ask, Bequest, Heir, Held, Needs, Plan, covers, has_all, own_tag, settle};
 use crate::error::EipError;
 use crate::metrics::{Effect, Metrics};
+
+pub(crate) use audit::Audited;
 
 /// How old facts may be where somebody waits for others to change them. Keeps a hundred waiting Services from being a hundred lists.
 const RECENT: Duration = Duration::from_secs(10);
@@ -48,8 +53,19 @@ pub(crate) struct Answer {
     pub(crate) missing: Vec<Missing>,
 }
 
+/// What became of what an owner held.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Released {
+    /// Given back to the cloud.
+    pub(crate) deleted: Vec<Given>,
+    /// Another's now.
+    pub(crate) inherited: Vec<Given>,
+}
+
 struct Inner {
     cloud: Arc<dyn ElasticIps>,
+    /// The API endpoint's reservation, which is never anybody's.
+    endpoint: Option<EndpointSelector>,
     inventory: Inventory<Reservation>,
     turns: Turns,
     max_age: Duration,
@@ -73,6 +89,7 @@ impl std::fmt::Debug for CloudEips {
 impl CloudEips {
     pub(crate) fn new(
         cloud: Arc<dyn ElasticIps>,
+        endpoint: Option<EndpointSelector>,
         max_age: Duration,
         metrics: Metrics,
         context: &Context,
@@ -86,6 +103,7 @@ impl CloudEips {
         let marks = marks(&*cloud);
         Self(Arc::new(Inner {
             cloud,
+            endpoint,
             inventory,
             turns: Turns::default(),
             max_age,
@@ -125,16 +143,27 @@ impl CloudEips {
         Ok(answer)
     }
 
-    /// Deletes every reservation that carries the owner's tags.
+    /// Gives back every reservation that carries the owner's tags, save what an heir goes on using.
     #[instrument(skip_all, fields(owner = %owner, cluster = %owner.cluster), err(level = "info"))]
-    pub(crate) async fn release(&self, owner: &Owner) -> Result<Vec<Given>, EipError> {
+    pub(crate) async fn release(&self, owner: &Owner, heirs: &[Heir]) -> Result<Released, EipError> {
         let _turn = self.0.turns.take(owner).await;
         // Nothing but a list that began now proves what is there, and that nothing is left.
         let mine = self.mine(&*self.0.inventory.fresh().await?, owner);
-        let mut released = Vec::with_capacity(mine.len());
+        let mut released = Released::default();
         for reservation in mine {
-            self.delete(&reservation, Effect::Delete).await?;
-            released.push(Given::from(reservation));
+            let uses = |heir: &&Heir| {
+                heir.addresses
+                    .iter()
+                    .any(|address| covers(&reservation, *address))
+            };
+            if let Some(heir) = heirs.iter().find(uses) {
+                released
+                    .inherited
+                    .push(self.pass_on(reservation, owner, &heir.owner).await?.into());
+            } else {
+                self.delete(&reservation, Effect::Delete).await?;
+                released.deleted.push(Given::from(reservation));
+            }
         }
         Ok(released)
     }
@@ -147,7 +176,7 @@ impl CloudEips {
             None => Vec::new(),
             Some(tag) => snapshot
                 .find(tag)
-                .filter(|item| has_all(item, &tags))
+                .filter(|item| has_all(&item.tags, &tags))
                 .cloned()
                 .collect(),
         };
@@ -178,15 +207,19 @@ impl CloudEips {
     fn held(&self, snapshot: &Snapshot<Reservation>, ask: &Ask) -> Held {
         let mut held = Held {
             mine: self.mine(snapshot, &ask.owner),
+            former: self.former(snapshot, ask),
             ..Held::default()
         };
         for address in ask.wanted.iter().filter_map(|wanted| wanted.address) {
             if held.mine.iter().any(|reservation| covers(reservation, address)) {
                 continue;
             }
+            let shared = ask.sharers.iter().flat_map(|owner| self.mine(snapshot, owner));
+            held.shared
+                .extend(shared.filter(|reservation| covers(reservation, address)));
             // Over all items, for brought addresses alone.
             for reservation in snapshot.iter().filter(|reservation| covers(reservation, address)) {
-                if !self.0.marks.is_empty() && has_all(reservation, &self.0.marks) {
+                if !self.0.marks.is_empty() && has_all(&reservation.tags, &self.0.marks) {
                     held.others.push(reservation.clone());
                 } else {
                     held.untagged.push(reservation.clone());
@@ -200,78 +233,35 @@ impl CloudEips {
         let tags = self.0.cloud.tags_of(owner);
         let shared = self.0.cloud.cluster_tags(&owner.cluster);
         // By the tag that others do not have, so that the lookup does not pass the whole cluster.
-        let Some(rarest) = tags.iter().find(|tag| !shared.contains(tag)) else {
+        let Some(rarest) = own_tag(&tags, &shared) else {
             return Vec::new();
         };
         let mut mine: Vec<_> = snapshot
             .find(rarest)
-            .filter(|item| item.usable && has_all(item, &tags))
+            .filter(|item| item.usable && has_all(&item.tags, &tags))
             .cloned()
             .collect();
         mine.sort_by(|a, b| a.id.cmp(&b.id));
         mine
     }
 
-    async fn carry_out(&self, ask: &Ask, wanted: &Wanted, choice: Choice) -> Result<Given, EipError> {
-        match choice {
-            Choice::Use(reservation) => Ok(Given::from(reservation)),
-            Choice::Brought(prefix, id) => Ok(Given {
-                prefix: Some(prefix),
-                origin: id.unwrap_or_default(),
-                pending: false,
-                user_provided: true,
-            }),
-            Choice::Create => self.create(ask, wanted.family).await,
-            Choice::Refuse(refusal) => Err(self.refused(refusal)),
-        }
-    }
-
-    fn refused(&self, refusal: Refusal) -> EipError {
-        match refusal {
-            Refusal::Taken(address, reservation, tags) => {
-                let telling: Vec<_> = tags
-                    .into_iter()
-                    .filter(|tag| !self.0.marks.contains(tag))
-                    .collect();
-                EipError::Taken {
-                    address,
-                    reservation,
-                    holder: telling.join(", "),
-                }
-            }
-            Refusal::AlreadyHolds(held) => EipError::AlreadyHolds { held },
-            Refusal::Denied(id) => EipError::Denied(id),
-            Refusal::Unsupported(family) => EipError::FamilyUnsupported(family),
-        }
-    }
-
-    async fn create(&self, ask: &Ask, family: Family) -> Result<Given, EipError> {
-        let wanted = NewReservation {
-            family,
-            tags: self.0.cloud.tags_of(&ask.owner),
-            placement: ask.placement.clone(),
+    /// What an older controller left for an owner of this name.
+    fn former(&self, snapshot: &Snapshot<Reservation>, ask: &Ask) -> Vec<Bequest> {
+        let cloud = &self.0.cloud;
+        let (tags, cluster) = (cloud.tags_of(&ask.owner), &ask.owner.cluster);
+        let shared = cloud.cluster_tags(cluster);
+        let Some(own) = own_tag(&tags, &shared).filter(|_| cloud.retags()) else {
+            return Vec::new();
         };
-        let created = self.0.cloud.create(&wanted).await;
-        self.0.metrics.wrote(Effect::Create, created.is_ok());
-        let reservation = created.map_err(|error| match error.kind {
-            CloudErrorKind::Timeout | CloudErrorKind::Unavailable => EipError::Unanswered(error),
-            _ => EipError::Cloud(error),
-        })?;
-        info!(reservation = reservation.id, prefix = ?reservation.prefix, "reservation made");
-        self.0.inventory.put(reservation.clone());
-        if reservation.state == ReservationState::Denied {
-            return Err(EipError::Denied(reservation.id));
-        }
-        Ok(Given::from(reservation))
-    }
-
-    async fn delete(&self, reservation: &Reservation, effect: Effect) -> Result<(), EipError> {
-        let deleted = self.0.cloud.delete(&reservation.id).await;
-        self.0.metrics.wrote(effect, deleted.is_ok());
-        deleted?;
-        info!(reservation = reservation.id, prefix = ?reservation.prefix, ?effect, "reservation deleted");
-        self.0.inventory.remove(&reservation.id);
-        Ok(())
+        let left = snapshot.find(own).filter(|item| item.usable);
+        left.filter_map(|reservation| {
+            let says = cloud.former(cluster, &reservation.tags)?;
+            Some(Bequest {
+                proven: says == Former::OfCluster || ask.adopt.contains(&reservation.id),
+                reservation: reservation.clone(),
+            })
+        })
+        .collect()
     }
 }
 
@@ -285,10 +275,6 @@ impl From<Reservation> for Given {
             user_provided: false,
         }
     }
-}
-
-fn has_all(reservation: &Reservation, tags: &[String]) -> bool {
-    tags.iter().all(|tag| reservation.tags.contains(tag))
 }
 
 /// The tags that do not depend on the cluster.

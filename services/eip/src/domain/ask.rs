@@ -24,4 +24,15 @@ pub(crate) struct Ask {
     pub(crate) placement: Placement,
     /// Read the cloud anew.
     pub(crate) fresh: bool,
+    /// Others that let this owner share what they hold.
+    pub(crate) sharers: Vec<Owner>,
+    /// Reservations of an older controller, by id, that a person has said to be this owner's.
+    pub(crate) adopt: Vec<String>,
+}
+
+/// Somebody who goes on using addresses that their owner lets go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Heir {
+    pub(crate) owner: Owner,
+    pub(crate) addresses: Vec<Prefix>,
 }

@@ -2,7 +2,8 @@
 //!
 //! One reservation of a family is used. Several with the owner's tags are what a race or a lost answer left behind: all replicas
 //! choose the same one, the others go. An address that the user names and that carries no tags of ours was brought: it is used as it
-//! is. The same facts always give the same plan.
+//! is. What an older controller tagged is taken over where something says that it is this owner's: its tags, the owner's status, its
+//! request, or a person. Two clusters of one project may have Services of one name. The same facts always give the same plan.
 
 use std::cmp::Reverse;
 
@@ -20,6 +21,18 @@ pub(crate) struct Held {
     pub(crate) others: Vec<Reservation>,
     /// Reservations that nobody tagged as ours, and that hold an address which this request names.
     pub(crate) untagged: Vec<Reservation>,
+    /// Reservations of owners that let this one share, and that hold an address which this request names.
+    pub(crate) shared: Vec<Reservation>,
+    /// Reservations with an older controller's tags that stand for the owner's name.
+    pub(crate) former: Vec<Bequest>,
+}
+
+/// What an older controller left for an owner of this name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Bequest {
+    pub(crate) reservation: Reservation,
+    /// Its tags, or a person, say that it is this cluster's.
+    pub(crate) proven: bool,
 }
 
 /// What one family gets.
@@ -27,6 +40,8 @@ pub(crate) struct Held {
 pub(crate) enum Choice {
     /// This reservation of ours, ready or pending.
     Use(Reservation),
+    /// This reservation of an older controller, which gets our tags.
+    Adopt(Reservation),
     /// The address that the user brought, and the reservation's id where the project has one.
     Brought(Prefix, Option<String>),
     /// There is none: make one.
@@ -89,7 +104,7 @@ impl Choice {
             Self::Brought(_, Some(_)) | Self::Refuse(Refusal::Unsupported(_)) => Needs::Cached,
             // An address that no reservation has may be one that was made for another owner since the last list.
             Self::Brought(_, None) | Self::Use(_) | Self::Refuse(_) => Needs::Recent,
-            Self::Create => Needs::Fresh,
+            Self::Create | Self::Adopt(_) => Needs::Fresh,
         }
     }
 }
@@ -151,20 +166,55 @@ fn choose(
     wanted: &Wanted,
     supports: &impl Fn(Family) -> bool,
 ) -> Choice {
-    match (candidates.first(), wanted.address) {
-        (Some(best), address) if best.state != ReservationState::Denied => {
-            if address.is_none_or(|address| covers(best, address)) {
-                Choice::Use((*best).clone())
-            } else {
-                Choice::Refuse(Refusal::AlreadyHolds(best.prefix))
-            }
-        }
-        // Brought addresses do not care what was denied before.
+    let best = candidates.first();
+    if let Some(best) = best.filter(|best| best.state != ReservationState::Denied) {
+        let fits = wanted.address.is_none_or(|address| covers(best, address));
+        return if fits {
+            Choice::Use((*best).clone())
+        } else {
+            Choice::Refuse(Refusal::AlreadyHolds(best.prefix))
+        };
+    }
+    // From here on, it does not matter what was denied before, unless a new one is to be made.
+    if let Some(reservation) = wanted.address.and_then(|address| shared(held, address)) {
+        return Choice::Use(reservation.clone());
+    }
+    if let Some(reservation) = inherited(held, wanted) {
+        return Choice::Adopt(reservation.clone());
+    }
+    match (best, wanted.address) {
         (_, Some(address)) => bring(held, address),
         (Some(denied), None) => Choice::Refuse(Refusal::Denied(denied.id.clone())),
         (None, None) if supports(wanted.family) => Choice::Create,
         (None, None) => Choice::Refuse(Refusal::Unsupported(wanted.family)),
     }
+}
+
+/// What another owner shares.
+fn shared(held: &Held, address: Prefix) -> Option<&Reservation> {
+    held.shared.iter().find(|reservation| {
+        reservation.state == ReservationState::Ready && reservation.prefix == Some(address)
+    })
+}
+
+/// What an older controller left for this very owner.
+fn inherited<'a>(held: &'a Held, wanted: &Wanted) -> Option<&'a Reservation> {
+    let mut left: Vec<_> = held
+        .former
+        .iter()
+        .filter(|Bequest { reservation, proven }| {
+            let is_at = |address: Option<Prefix>| address.is_some() && reservation.prefix == address;
+            let fits = reservation
+                .prefix
+                .is_some_and(|prefix| prefix.is_host() && prefix.family() == wanted.family);
+            let is_wanted = wanted.address.is_none() || is_at(wanted.address);
+            let said = *proven || is_at(wanted.address) || is_at(wanted.in_use);
+            reservation.state == ReservationState::Ready && fits && is_wanted && said
+        })
+        .map(|bequest| &bequest.reservation)
+        .collect();
+    left.sort_by_key(|reservation| rank(reservation, wanted));
+    left.first().copied()
 }
 
 fn bring(held: &Held, address: Prefix) -> Choice {

@@ -1,12 +1,13 @@
 //! Messages to values, and back.
 
-use groundplane_cloud::{Placement, Reservation};
+use groundplane_cloud::{Former, Placement, Reservation};
 use groundplane_core::{ClusterId, Family, NetworkName, Owner, Prefix};
 use groundplane_proto::core::v1 as core;
 use groundplane_proto::eip::v1 as proto;
+use groundplane_runtime::grpc::timestamp;
 
-use crate::app::{Answer, Given, Missing};
-use crate::domain::{Ask, Wanted};
+use crate::app::{Answer, Audited, Given, Missing, Released};
+use crate::domain::{Ask, Finding, Heir, Population, Standing, Wanted};
 use crate::error::EipError;
 
 /// A request for addresses of the cloud.
@@ -46,6 +47,49 @@ pub(crate) fn ask(request: proto::EnsureAddressRequest) -> Result<Ask, EipError>
             facility: placement.facility,
         },
         fresh: request.fresh,
+        sharers: request
+            .sharers
+            .into_iter()
+            .map(|sharer| owner(Some(sharer)))
+            .collect::<Result<_, _>>()?,
+        adopt: request.adopt,
+    })
+}
+
+/// Who goes on using what.
+pub(crate) fn heirs(heirs: Vec<proto::Heir>) -> Result<Vec<Heir>, EipError> {
+    let heir = |(index, heir): (usize, proto::Heir)| {
+        Ok(Heir {
+            owner: owner(heir.owner)?,
+            addresses: addresses(&format!("heirs[{index}].addresses"), &heir.addresses)?,
+        })
+    };
+    heirs.into_iter().enumerate().map(heir).collect()
+}
+
+fn addresses<All: FromIterator<Prefix>>(field: &str, texts: &[String]) -> Result<All, EipError> {
+    texts
+        .iter()
+        .map(|text| text.parse().map_err(|error| EipError::invalid(field, error)))
+        .collect()
+}
+
+/// What a cluster has; required.
+pub(crate) fn population(population: Option<proto::Population>) -> Result<Population, EipError> {
+    let population = population.ok_or_else(|| EipError::invalid("population", "must be set"))?;
+    let cluster = cluster(&population.cluster)?;
+    let owners = population.owners.into_iter().map(|one| {
+        let one = owner(Some(one))?;
+        if one.cluster == cluster {
+            Ok(one)
+        } else {
+            Err(EipError::invalid("population.owners", "must be of the cluster"))
+        }
+    });
+    Ok(Population {
+        owners: owners.collect::<Result<_, _>>()?,
+        in_use: addresses("population.in_use", &population.in_use)?,
+        cluster,
     })
 }
 
@@ -182,6 +226,49 @@ impl From<Answer> for proto::EnsureAddressResponse {
         Self {
             addresses: answer.given.into_iter().map(Into::into).collect(),
             missing: answer.missing.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<Released> for proto::ReleaseAddressResponse {
+    fn from(released: Released) -> Self {
+        Self {
+            released: released.deleted.into_iter().map(Into::into).collect(),
+            inherited: released.inherited.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<Finding> for proto::AuditedAddress {
+    fn from(finding: Finding) -> Self {
+        let (standing, names_cluster) = match finding.standing {
+            Standing::Held => (proto::Standing::Held, true),
+            Standing::Orphan => (proto::Standing::Orphan, true),
+            Standing::Spared => (proto::Standing::Spared, true),
+            Standing::Former(Former::OfCluster) => (proto::Standing::Former, true),
+            Standing::Former(Former::Unsaid) => (proto::Standing::Former, false),
+        };
+        Self {
+            tags: finding.reservation.tags.clone(),
+            address: Some(Given::from(finding.reservation).into()),
+            standing: standing.into(),
+            owner: finding.owner.map(|owner| core::Owner {
+                cluster: owner.cluster.to_string(),
+                kind: owner.kind.to_string(),
+                namespace: owner.namespace.map(|name| name.to_string()).unwrap_or_default(),
+                name: owner.name.to_string(),
+                slot: owner.slot.into(),
+            }),
+            names_cluster,
+        }
+    }
+}
+
+impl From<Audited> for proto::AuditAddressesResponse {
+    fn from(audited: Audited) -> Self {
+        Self {
+            addresses: audited.findings.into_iter().map(Into::into).collect(),
+            read_at: Some(timestamp(audited.read_at)),
         }
     }
 }

@@ -9,5 +9,6 @@
 mod any_cloud;
 mod cloud;
 mod endpoint;
+mod left;
 mod pools;
 mod world;

@@ -69,6 +69,8 @@ pub(crate) fn ensure(cluster: &ClusterId, service: &ServiceObject, wish: &Wish) 
         fresh: service.condition.is_none(),
         request_id: groundplane_runtime::telemetry::trace::current_trace_id().unwrap_or_default(),
         in_use: addresses(service).map(|address| address.to_string()).collect(),
+        sharers: Vec::new(),
+        adopt: Vec::new(),
     }
 }
 

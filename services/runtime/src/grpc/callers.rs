@@ -53,6 +53,8 @@ pub(crate) const TABLE: &[(&str, &[Row])] = &[
             ("EnsureAddress", &[Gateway]),
             ("ReleaseAddress", &[Gateway]),
             ("ListAddresses", &[Gateway]),
+            ("AuditAddresses", &[Gateway]),
+            ("ReclaimAddresses", &[Gateway]),
             ("EnsureLoadBalancer", &[Gateway]),
             ("DeleteLoadBalancer", &[Gateway]),
             ("GetEndpoint", &[Gateway, Agent]),

@@ -255,3 +255,80 @@ proptest! {
         prop_assert_eq!(plan(&mine, want("")), first);
     }
 }
+
+fn former(reservation: Reservation, proven: bool) -> Held {
+    Held {
+        former: vec![Bequest { reservation, proven }],
+        ..Held::default()
+    }
+}
+
+/// E50: two clusters of one project may have Services of one name, so an older controller's reservation is taken over only where
+/// something says that it is this owner's.
+#[test]
+fn what_an_older_controller_left_needs_a_proof() {
+    let (one, other) = (ready("r1", "203.0.113.1"), "203.0.113.9");
+    let live = |address: &str, in_use: &str| Wanted {
+        in_use: Some(in_use.parse().unwrap()),
+        ..want(address)
+    };
+    let adopted = Choice::Adopt(one.clone());
+    for (wanted, proven, expected) in [
+        (want(""), false, Choice::Create),
+        (want(""), true, adopted.clone()),
+        (want("203.0.113.1"), false, adopted.clone()),
+        (live("", "203.0.113.1"), false, adopted),
+        (live("", other), false, Choice::Create),
+        (want(other), true, Choice::Brought(other.parse().unwrap(), None)),
+    ] {
+        let plan = settle(&former(one.clone(), proven), &[wanted.clone()], |_| true);
+        assert_eq!(plan.choices, [expected], "{wanted:?}, proven: {proven}");
+    }
+    let plan = settle(&former(one.clone(), true), &[want("")], |_| true);
+    assert_eq!(plan.needs(), Needs::Fresh, "it is a write");
+    let mine = Held {
+        mine: vec![ready("r2", other)],
+        ..former(one, true)
+    };
+    let plan = settle(&mine, &[want("")], |_| true);
+    assert_eq!(
+        plan.choices,
+        [Choice::Use(ready("r2", other))],
+        "ours comes first"
+    );
+    assert!(plan.surplus.is_empty(), "and what others made is left alone");
+}
+
+/// What cannot serve a Service as it is, is not taken over.
+#[test]
+fn a_block_or_a_refused_one_is_not_taken_over() {
+    let block = ready("r1", "203.0.113.0/28");
+    let denied = reservation("r2", "203.0.113.1", ReservationState::Denied);
+    for left in [block, denied, reservation("r3", "", ReservationState::Pending)] {
+        let plan = settle(&former(left, true), &[want("")], |_| true);
+        assert_eq!(plan.choices, [Choice::Create]);
+    }
+}
+
+/// An owner that lets others share makes its reservation theirs; without, it is taken.
+#[test]
+fn what_is_shared_is_used_and_nothing_is_made() {
+    let one = ready("r1", "203.0.113.1");
+    let mut held = Held {
+        others: vec![one.clone()],
+        ..Held::default()
+    };
+    let plan = settle(&held, &[want("203.0.113.1")], |_| true);
+    assert!(matches!(plan.choices[..], [Choice::Refuse(Refusal::Taken(..))]));
+    held.shared = vec![one.clone()];
+    let plan = settle(&held, &[want("203.0.113.1")], |_| true);
+    assert_eq!(
+        (plan.choices.clone(), plan.needs()),
+        (vec![Choice::Use(one)], Needs::Cached)
+    );
+    assert_eq!(
+        settle(&held, &[want("")], |_| true).choices,
+        [Choice::Create],
+        "only who asks for the address shares it"
+    );
+}

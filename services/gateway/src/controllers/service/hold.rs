@@ -187,6 +187,7 @@ impl ServiceController {
             owner_uid: uid.to_owned(),
             network: String::new(),
             request_id: groundplane_runtime::telemetry::trace::current_trace_id().unwrap_or_default(),
+            heirs: Vec::new(),
         };
         let answer = self
             .while_leading(self.gateway.services.eip.release_address(request))
