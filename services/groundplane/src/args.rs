@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 use groundplane_runtime::args::{AdminArgs, ClientTlsArgs, ListenArgs, TelemetryArgs};
 
 use crate::certs::CertsArgs;
+use crate::config::ConfigArgs;
 use crate::conformance::ConformanceArgs;
 use crate::ctl::CtlArgs;
 use crate::wiring::Addresses;
@@ -51,9 +52,8 @@ pub(crate) enum Command {
 /// What every serving process takes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ServeArgs {
-    /// The configuration file, YAML; without it, everything has its default
-    #[arg(long, env = "GROUNDPLANE_CONFIG", value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
     /// The kubeconfig of the cluster; without it, the one of the configuration file, else $KUBECONFIG, else the pod's own account
     #[arg(long, env = "GROUNDPLANE_KUBECONFIG", value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,

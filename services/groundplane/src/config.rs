@@ -1,17 +1,21 @@
-//! The configuration file: one document, read by every process; each service owns its section.
+//! The configuration: one document, read by every process; each service owns its section. Under it lie the inputs of the controllers
+//! before us, where there are any.
 
 mod endpoint;
+mod legacy;
+pub(crate) mod shown;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use groundplane_cloud::{CherryConfig, CloudConfig, DriverName, EquinixConfig, RemoteConfig, StaticConfig};
 use groundplane_core::ClusterId;
 use groundplane_gateway::endpoint::AgentConfig;
 pub(crate) use groundplane_runtime::config::ConfigErrors;
-use groundplane_runtime::config::{Document, Problem};
+use groundplane_runtime::config::{Document, PlacedProblem, Problem};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use endpoint::EndpointConfig;
+pub(crate) use legacy::{Legacy, Sources};
 
 use crate::wiring::AddressConfig;
 
@@ -43,20 +47,93 @@ pub(crate) struct Config {
     pub(crate) endpoint: EndpointConfig,
 }
 
-impl Config {
-    /// Reads the file, and refuses it with everything that is wrong with it. `calls_cloud`: does this process call the cloud? The
+/// Where a process finds its configuration.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct ConfigArgs {
+    /// The configuration file, YAML; without it, everything has its default
+    #[arg(long, env = "GROUNDPLANE_CONFIG", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The JSON file of an older controller (metal-ccm, packet-ccm, Cherry Servers'), read under the configuration file as are its
+    /// environment variables; unless given, `/etc/cloud-sa/cloud-sa.json` if it is there
+    #[arg(
+        long,
+        alias = "provider-config",
+        env = "GROUNDPLANE_CLOUD_CONFIG",
+        value_name = "FILE"
+    )]
+    pub(crate) cloud_config: Option<PathBuf>,
+}
+
+/// What was read, in order or not.
+#[derive(Debug)]
+pub(crate) struct Examined {
+    /// `None`: it cannot even be decoded.
+    pub(crate) config: Option<Config>,
+    /// Every value with its origin.
+    pub(crate) document: Document,
+    /// What came of the inputs of the controllers before us.
+    pub(crate) legacy: Legacy,
+    /// Everything that is wrong.
+    pub(crate) errors: Option<ConfigErrors>,
+}
+
+/// A configuration that is in order.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) config: Config,
+    /// What came of the inputs of the controllers before us.
+    pub(crate) legacy: Legacy,
+}
+
+impl ConfigArgs {
+    /// Reads all of it, and refuses it with everything that is wrong with it. `calls_cloud`: does this process call the cloud? The
     /// others are not given its secrets, so they do not look for them.
-    pub(crate) fn load(path: Option<&Path>, calls_cloud: bool) -> Result<Self, ConfigErrors> {
-        let Some(path) = path else {
-            return Ok(Self::default());
-        };
-        Self::read(&Document::load(path)?, calls_cloud)
+    pub(crate) fn load(&self, calls_cloud: bool) -> Result<Loaded, ConfigErrors> {
+        match self.examine(calls_cloud)? {
+            Examined {
+                config: Some(config),
+                legacy,
+                errors: None,
+                ..
+            } => Ok(Loaded { config, legacy }),
+            Examined { errors, document, .. } => {
+                Err(errors.unwrap_or_else(|| ConfigErrors::new(document.name(), Vec::new())))
+            }
+        }
     }
 
-    fn read(document: &Document, calls_cloud: bool) -> Result<Self, ConfigErrors> {
-        let config: Self = document.decode()?;
-        document.check(config.validate(calls_cloud))?;
-        Ok(config)
+    /// As [`ConfigArgs::load`], but what is wrong with values is told beside them.
+    pub(crate) fn examine(&self, calls_cloud: bool) -> Result<Examined, ConfigErrors> {
+        let document = match &self.config {
+            Some(path) => Document::load(path)?,
+            None => Document::empty(),
+        };
+        let sources = Sources::of_process(self.cloud_config.as_deref());
+        Ok(Config::examine(document, &sources, calls_cloud))
+    }
+}
+
+impl Config {
+    fn examine(mut document: Document, sources: &Sources, calls_cloud: bool) -> Examined {
+        let mut legacy = legacy::lay_under(&mut document, sources, calls_cloud);
+        let (config, found) = match document.decode::<Self>() {
+            Ok(config) => {
+                let found = document.check(config.validate(calls_cloud)).err();
+                (Some(config), found)
+            }
+            Err(errors) => (None, Some(errors)),
+        };
+        let mut problems = std::mem::take(&mut legacy.problems);
+        let told = |problem: &PlacedProblem| legacy.missing.contains(&problem.problem.path);
+        let found = found.map(|errors| errors.problems).unwrap_or_default();
+        problems.extend(found.into_iter().filter(|problem| !told(problem)));
+        let errors = (!problems.is_empty()).then(|| ConfigErrors::new(document.name(), problems));
+        Examined {
+            config,
+            document,
+            legacy,
+            errors,
+        }
     }
 
     /// Everything that is wrong with the values; paths from the top of the file.
@@ -145,14 +222,24 @@ mod documented;
 mod tests {
     use super::*;
 
+    /// Reads a file alone.
     pub(super) fn read(text: &str) -> Result<Config, String> {
+        read_for(text, true)
+    }
+
+    fn read_for(text: &str, calls_cloud: bool) -> Result<Config, String> {
         let document = Document::parse("groundplane.yaml", text).map_err(|error| error.to_string())?;
-        Config::read(&document, true).map_err(|error| error.to_string())
+        let examined = Config::examine(document, &Sources::new(&[], None), calls_cloud);
+        match examined.errors {
+            Some(errors) => Err(errors.to_string()),
+            None => Ok(examined.config.unwrap()),
+        }
     }
 
     #[test]
     fn nothing_at_all_is_a_configuration() {
-        let config = Config::load(None, true).unwrap();
+        let examined = Config::examine(Document::empty(), &Sources::new(&[], None), true);
+        let config = examined.config.unwrap();
         assert_eq!(config.driver, DriverName::Static);
         assert!(config.validate(true).is_empty(), "{:?}", config.validate(true));
         assert!(read("pools: []\n").is_ok());
@@ -185,7 +272,6 @@ mod tests {
             read(text).unwrap_err().contains("equinix.apiTokenFile"),
             "it is looked for by default"
         );
-        let document = Document::parse("groundplane.yaml", text).unwrap();
-        assert!(Config::read(&document, false).is_ok());
+        assert!(read_for(text, false).is_ok());
     }
 }

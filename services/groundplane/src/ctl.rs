@@ -1,10 +1,12 @@
 //! `groundplane ctl`: asks a running gateway. Tables for people, JSON for programs.
 
+mod config;
 mod duration;
 mod endpoint;
 mod rows;
 mod store;
 mod table;
+mod yaml;
 
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
@@ -54,6 +56,8 @@ pub(crate) enum Output {
     Table,
     /// JSON for programs: an array of objects, or one object.
     Json,
+    /// The same as YAML.
+    Yaml,
 }
 
 #[derive(Debug, Subcommand)]
@@ -77,6 +81,9 @@ enum Command {
         /// `NAMESPACE/NAME` of a Service, `NAME` of a node
         object: String,
     },
+    /// The configuration; asks nobody, and reads what a process would read that is started here
+    #[command(subcommand)]
+    Config(config::Command),
     /// The store of ipam
     #[command(subcommand)]
     Store(store::Command),
@@ -114,6 +121,7 @@ pub(crate) async fn run(args: CtlArgs) -> anyhow::Result<()> {
         Command::Peers => peers(channel()?, output).await,
         Command::Endpoint => endpoint::run(channel()?, output).await,
         Command::Explain { kind, object } => explain(channel()?, kind, &object, output).await,
+        Command::Config(command) => return config::run(&command, output),
         Command::Store(command) => return store::run(command, channel).await,
     };
     answered.map_err(|error| match error.downcast_ref::<RpcError>() {

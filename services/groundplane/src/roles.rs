@@ -20,7 +20,7 @@ use tonic::service::Routes;
 use tracing::{info, warn};
 
 use crate::args::{AgentArgs, ServeArgs};
-use crate::config::Config;
+use crate::config::{Config, Legacy, Loaded};
 use crate::wiring::{Addresses, connect_with};
 
 /// Where `ctl` looks for a gateway, and where one listens, unless told otherwise.
@@ -104,8 +104,8 @@ async fn run_on(role: Role, args: ServeArgs, node: String) -> anyhow::Result<()>
         admin,
         telemetry,
     } = args;
-    let file = config.as_deref();
-    let config = Config::load(file, role.calls_cloud())?;
+    let file = config.config.clone();
+    let Loaded { config, legacy } = config.load(role.calls_cloud())?;
     let telemetry = Telemetry::init(role.name(), &telemetry)?;
     let context = Context::new();
     let tls = client.tls().as_ref().map(ClientCredentials::load).transpose()?;
@@ -130,9 +130,22 @@ async fn run_on(role: Role, args: ServeArgs, node: String) -> anyhow::Result<()>
         config = %file.map_or_else(|| "none".into(), |path| path.display().to_string()),
         "starting"
     );
+    tell(&legacy);
     let outcome = process.run(&admin, telemetry.log_filter()).await;
     telemetry.shutdown().await;
     outcome
+}
+
+/// Tells an operator, once, what was made of the inputs of the controllers before us.
+fn tell(legacy: &Legacy) {
+    if let Some(name) = legacy.of {
+        info!(
+            "the configuration is that of {name}; `groundplane ctl config show` tells where each value comes from"
+        );
+    }
+    for remark in &legacy.remarks {
+        warn!("{remark}");
+    }
 }
 
 /// A process to be: everything that its services are made of.

@@ -1,10 +1,10 @@
-//! Rows as a table or as JSON.
+//! Rows as a table, as JSON or as YAML.
 
 use std::io::Write as _;
 
 use serde::Serialize;
 
-use crate::ctl::Output;
+use crate::ctl::{Output, yaml};
 
 /// Something that people read as text and programs as JSON.
 pub(crate) trait Show: Serialize {
@@ -57,7 +57,13 @@ pub(crate) fn print(output: Output, shown: &impl Show) -> anyhow::Result<()> {
     let text = match output {
         Output::Table => shown.text(),
         Output::Json => serde_json::to_string_pretty(shown)? + "\n",
+        Output::Yaml => yaml::text(&serde_json::to_value(shown)?, &|_| None),
     };
+    write(&text)
+}
+
+/// Prints a text.
+pub(crate) fn write(text: &str) -> anyhow::Result<()> {
     match std::io::stdout().write_all(text.as_bytes()) {
         // `| head` has read enough.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
