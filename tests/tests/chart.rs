@@ -250,6 +250,7 @@ endpoint:
   port: 6443
   nodePort: 7443
   nodeSelector: role=api
+  healthCheckUseHostIp: true
   refresh: 30s
   rankStep: 250ms
   candidatesFile: /var/lib/groundplane/candidates.json
@@ -278,6 +279,7 @@ gateway:
   kubeconfig: ''
   namespace: ''
   announcer: kube-vip
+  metallb: {namespace: metallb-system, configMap: config, peerMode: frr, advertisement: bgp, holdTime: 30s}
   annotationPrefix: metal.equinix.com
   annotationFormats: [indexed, packet]
   annotations:
@@ -578,6 +580,18 @@ async fn agents_are_where_the_api_servers_are() -> Result<()> {
             { "apiGroups": [""], "resources": ["events"], "verbs": ["create"] },
             { "nonResourceURLs": ["/readyz"], "verbs": ["get"] },
         ])
+    );
+    let roles = of_kind(&objects, "Role");
+    let role = roles
+        .iter()
+        .find(|role| role["metadata"]["name"] == "groundplane-agent-events")
+        .context("no role for the Service that events are about")?;
+    assert_eq!(
+        role["rules"],
+        json!([{
+            "apiGroups": [""], "resources": ["services"],
+            "resourceNames": ["groundplane-kubernetes-external"], "verbs": ["get"],
+        }])
     );
     Ok(())
 }

@@ -6,6 +6,7 @@
 
 mod empty;
 mod kube_vip;
+pub(crate) mod metallb;
 mod record;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use crate::config;
 
 pub(crate) use empty::Empty;
 pub(crate) use kube_vip::{ADDRESSES as KUBE_VIP_ADDRESSES, KubeVip};
+pub(crate) use metallb::{Metallb, MetallbConfigMap};
 pub(crate) use record::Record;
 
 /// Who writes `status.loadBalancer` of a Service.
@@ -28,10 +30,6 @@ pub(crate) enum StatusWriter {
     /// We do, and restore it.
     Us,
     /// The backend does. We write what it reads, and never fight over the status.
-    #[allow(
-        dead_code,
-        reason = "MetalLB's: its announcers come with a later issue, and the seam is theirs"
-    )]
     Backend,
 }
 
@@ -73,8 +71,8 @@ pub(crate) trait Announcer: fmt::Debug + Send + Sync + 'static {
     fn name(&self) -> &'static str;
     /// Who writes `status.loadBalancer`.
     fn status_writer(&self) -> StatusWriter;
-    /// The fields that tell the backend about `addresses`, which are in the order of `spec.ipFamilies` and not empty.
-    fn fields(&self, addresses: &[IpAddr]) -> Vec<Told>;
+    /// The fields of `service` that tell the backend about `addresses`, which are in the order of `spec.ipFamilies` and not empty.
+    fn fields(&self, service: &ServiceObject, addresses: &[IpAddr]) -> Vec<Told>;
 }
 
 /// A field with what it shall say.
@@ -165,7 +163,7 @@ pub(crate) fn apply(
     let told = if addresses.is_empty() {
         Vec::new()
     } else {
-        announcer.fields(addresses)
+        announcer.fields(service, addresses)
     };
     for Told {
         field,
@@ -230,14 +228,21 @@ fn take_back(changes: &mut Changes, record: &Record, field: &Field, service: &Se
 pub(crate) fn configured(announcer: config::Announcer) -> Arc<dyn Announcer> {
     match announcer {
         config::Announcer::KubeVip => Arc::new(KubeVip),
+        config::Announcer::Metallb => Arc::new(Metallb),
+        config::Announcer::MetallbConfigmap => Arc::new(MetallbConfigMap),
         config::Announcer::Empty => Arc::new(Empty),
     }
 }
 
-/// Both announcers of this release.
+/// All of them.
 #[cfg(test)]
 pub(crate) fn all() -> Vec<Arc<dyn Announcer>> {
-    vec![Arc::new(KubeVip), Arc::new(Empty)]
+    vec![
+        Arc::new(KubeVip),
+        Arc::new(Empty),
+        Arc::new(Metallb),
+        Arc::new(MetallbConfigMap),
+    ]
 }
 
 #[cfg(test)]

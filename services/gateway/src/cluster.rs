@@ -78,6 +78,11 @@ impl<T: Slim> Objects<T> {
         }
     }
 
+    /// What writes them, for kinds that have no index.
+    pub(crate) fn writer(&self) -> &Writer {
+        &self.writer
+    }
+
     /// The object, as far as we know.
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<T>> {
         self.index.get(key)

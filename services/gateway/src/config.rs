@@ -2,6 +2,7 @@
 
 mod annotations;
 mod check;
+mod metallb;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use annotations::{AnnotationFormat, Annotations};
 pub(crate) use annotations::{Field, Layout, Name};
+pub use metallb::{Advertisement, Metallb, PeerMode};
 
 /// What the gateway is told.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -36,6 +38,8 @@ pub struct Config {
     pub namespace: String,
     /// What receives an address once it is reserved.
     pub announcer: Announcer,
+    /// How MetalLB is told.
+    pub metallb: Metallb,
     /// Prefix of the BGP annotations on nodes, and of a Service's `eip-metro` and `eip-facility`; without the slash. Empty: that of the
     /// driver's old controller.
     pub annotation_prefix: String,
@@ -87,6 +91,7 @@ impl Default for Config {
             kubeconfig: None,
             namespace: String::new(),
             announcer: Announcer::default(),
+            metallb: Metallb::default(),
             annotation_prefix: String::new(),
             annotation_formats: vec![AnnotationFormat::Indexed],
             annotations: Annotations::default(),
@@ -123,6 +128,8 @@ pub struct ExternalService {
     pub port: u16,
     /// Port of the machines' own API servers, where it is configured.
     pub node_port: Option<u16>,
+    /// Labels of the nodes that could hold the endpoint (Kubernetes syntax). Empty: those of the control plane.
+    pub node_selector: String,
 }
 
 /// What receives an address once it is reserved.
@@ -131,6 +138,10 @@ pub struct ExternalService {
 pub enum Announcer {
     /// kube-vip: the addresses go into its annotation, a single one into `spec.loadBalancerIP`, too, and all into the status.
     KubeVip,
+    /// MetalLB 0.13 and later, by its custom resources; it writes the status.
+    Metallb,
+    /// MetalLB up to 0.12, by its ConfigMap and `spec.loadBalancerIP`; it writes the status.
+    MetallbConfigmap,
     /// Nobody; the address goes into the status.
     #[default]
     Empty,

@@ -10,6 +10,7 @@
 
 pub(crate) mod bgp;
 pub(crate) mod endpoint;
+pub(crate) mod metallb;
 pub(crate) mod node;
 pub(crate) mod service;
 

@@ -9,10 +9,12 @@ use groundplane_core::Clock;
 use groundplane_runtime::Context;
 use tokio_util::sync::CancellationToken;
 
+use crate::announcers::metallb::Board;
 use crate::clients::Services;
-use crate::cluster::Cluster;
 use crate::cluster::objects::read_also;
+use crate::cluster::{Cluster, Index};
 use crate::config::Config;
+use crate::endpoint::objects::ServerSlice;
 use crate::metrics::ReconcileMetrics;
 use crate::queue::Queue;
 
@@ -22,16 +24,23 @@ pub(crate) use memory::{Known, Memory};
 /// Services wait for this reason if only another state of the pools helps them.
 pub(crate) const WAITS_FOR_ADDRESS: &str = "an address";
 
+/// Services wait for this reason until the announcer's backend has been told, or tells no more.
+pub(crate) const WAITS_FOR_ANNOUNCER: &str = "the announcer";
+
 /// The gateway: what it knows, whom it can ask, and what wants to be looked at.
 pub(crate) struct Gateway {
     pub(crate) config: Config,
     pub(crate) cluster: Cluster,
+    /// Where the API servers listen: followed where there is an API endpoint.
+    pub(crate) servers: Index<ServerSlice>,
     pub(crate) services: Services,
     pub(crate) queues: Queues,
     /// Does ipam know what the cluster holds?
     pub(crate) adoption: Adoption,
     /// What Services hold, as far as this process has asked.
     pub(crate) held: Memory,
+    /// What MetalLB is to be told, and what came of it.
+    pub(crate) metallb: Board,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: ReconcileMetrics,
     pub(crate) stopping: CancellationToken,
@@ -43,6 +52,7 @@ pub(crate) struct Queues {
     pub(crate) nodes: Queue,
     pub(crate) bgp: Queue,
     pub(crate) services: Queue,
+    pub(crate) metallb: Queue,
 }
 
 impl Queues {
@@ -52,6 +62,7 @@ impl Queues {
             nodes: Queue::new("node"),
             bgp: Queue::new("bgp"),
             services: Queue::new("service"),
+            metallb: Queue::new("metallb"),
         }
     }
 }
@@ -71,10 +82,12 @@ impl Gateway {
         Self {
             config,
             cluster,
+            servers: Index::new(1),
             services,
             queues,
             adoption: Adoption::default(),
             held: Memory::default(),
+            metallb: Board::default(),
             clock: Arc::clone(&context.clock),
             metrics: ReconcileMetrics::register(&context.metrics),
             stopping: context.tasks.token(),

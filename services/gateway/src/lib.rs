@@ -45,6 +45,7 @@ mod testing;
 pub use clients::Channels;
 pub use cluster::{ConnectError, SecretError, Secrets, StoredSecret};
 pub use config::{
-    AnnotationFormat, Annotations, Announcer, Config, Controllers, ExternalService, Lease, Lifecycle,
+    Advertisement, AnnotationFormat, Annotations, Announcer, Config, Controllers, ExternalService, Lease,
+    Lifecycle, Metallb, PeerMode,
 };
 pub use start::{StartError, start, start_with};

@@ -130,6 +130,7 @@ fn begin(gateway: &Arc<Gateway>, context: &Context) {
     controllers::node::start(gateway, context);
     controllers::bgp::start(gateway, context);
     controllers::service::start(gateway, context);
+    controllers::metallb::start(gateway, context);
     let config = &gateway.config;
     info!(
         announcer = ?config.announcer,
@@ -169,6 +170,7 @@ fn follow_nodes(gateway: &Arc<Gateway>, context: &Context) {
     let on_change: OnChange<NodeObject> = Arc::new(move |change: &Change<NodeObject>| {
         controllers::node::changed(&woken, change);
         controllers::bgp::changed(&woken, change);
+        controllers::metallb::changed(&woken, change);
     });
     spawn(
         gateway,
@@ -223,7 +225,12 @@ fn register_readings(cluster: &Cluster, queues: &Queues, context: &Context) {
     let leader = cluster.leader.clone();
     Readings::register(
         &context.metrics,
-        vec![queues.nodes.clone(), queues.bgp.clone(), queues.services.clone()],
+        vec![
+            queues.nodes.clone(),
+            queues.bgp.clone(),
+            queues.services.clone(),
+            queues.metallb.clone(),
+        ],
         vec![
             ("Node", Box::new(move || (nodes.len(), nodes.age()))),
             ("Service", Box::new(move || (services.len(), services.age()))),

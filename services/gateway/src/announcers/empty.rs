@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use super::{Announcer, StatusWriter, Told};
+use crate::cluster::objects::ServiceObject;
 
 /// For those who announce addresses by themselves, from `status.loadBalancer`. Writes nothing to the Service, so that
 /// one needs two patches in all: the finalizer and the status.
@@ -18,7 +19,7 @@ impl Announcer for Empty {
         StatusWriter::Us
     }
 
-    fn fields(&self, _: &[IpAddr]) -> Vec<Told> {
+    fn fields(&self, _: &ServiceObject, _: &[IpAddr]) -> Vec<Told> {
         Vec::new()
     }
 }

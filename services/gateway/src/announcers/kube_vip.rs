@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use super::{Announcer, Field, Otherwise, StatusWriter, Told};
+use crate::cluster::objects::ServiceObject;
 
 /// The annotation in which kube-vip looks first: addresses, comma separated.
 pub(crate) const ADDRESSES: &str = "kube-vip.io/loadbalancerIPs";
@@ -23,7 +24,7 @@ impl Announcer for KubeVip {
         StatusWriter::Us
     }
 
-    fn fields(&self, addresses: &[IpAddr]) -> Vec<Told> {
+    fn fields(&self, _: &ServiceObject, addresses: &[IpAddr]) -> Vec<Told> {
         let text: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
         let mut told = vec![Told {
             field: Field::Annotation(ADDRESSES.into()),

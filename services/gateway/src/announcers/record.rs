@@ -44,6 +44,12 @@ impl Record {
         self.0.values().any(|value| said(value) == addresses)
     }
 
+    /// The addresses that we told the announcer.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        let values = self.0.values().flat_map(|value| value.split(','));
+        values.filter_map(|address| address.trim().parse().ok())
+    }
+
     /// Did we write anything?
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()

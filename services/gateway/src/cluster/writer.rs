@@ -222,6 +222,49 @@ impl Writer {
         self.gated(what, Verb::Patch, call).await
     }
 
+    /// As [`Writer::offer`], for an object that is all ours: what another manager has written there gives way.
+    pub(crate) async fn enforce<K>(
+        &self,
+        api: &Api<K>,
+        what: &'static str,
+        name: &str,
+        object: Value,
+    ) -> Result<K, WriteError>
+    where
+        K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+    {
+        let patch = Patch::Apply(object);
+        let parameters = parameters(&patch);
+        self.gated(what, Verb::Patch, api.patch(name, &parameters, &patch))
+            .await
+    }
+
+    /// Deletes an object by its name, if it is still as it was read. That there is none is fine.
+    pub(crate) async fn remove_read<K>(
+        &self,
+        api: &Api<K>,
+        what: &'static str,
+        name: &str,
+        uid: &str,
+        version: &str,
+    ) -> Result<(), WriteError>
+    where
+        K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+    {
+        let parameters = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: Some(uid.to_owned()),
+                resource_version: Some(version.to_owned()),
+            }),
+            ..DeleteParams::default()
+        };
+        let call = async { api.delete(name, &parameters).await.map(drop) };
+        match self.gated(what, Verb::Delete, call).await {
+            Err(WriteError::Gone(_)) => Ok(()),
+            removed => removed,
+        }
+    }
+
     /// Deletes an object of ours by its name. That there is none is fine.
     pub(crate) async fn remove<K>(
         &self,

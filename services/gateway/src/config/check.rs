@@ -20,6 +20,8 @@ impl Config {
         problems.extend(annotations::problems(self));
         problems.extend(self.nodes());
         problems.extend(self.pace());
+        let metallb = self.metallb.validate();
+        problems.extend(metallb.into_iter().map(|problem| problem.under("metallb")));
         let lifecycle = self.lifecycle.validate(self.node_monitor_period.0);
         problems.extend(lifecycle.into_iter().map(|problem| problem.under("lifecycle")));
         let lease = self.lease.validate();

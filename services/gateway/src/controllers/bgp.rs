@@ -24,7 +24,7 @@ use tracing::{debug, info, warn};
 
 use self::plan::{Formats, Wanted};
 use super::node::{FOREIGN, failed};
-use super::{Controller, after_write};
+use super::{Controller, after_write, metallb};
 use crate::cluster::objects::{AddressType, Key, NodeObject};
 use crate::cluster::{Change, Event, Part};
 use crate::gateway::Gateway;
@@ -132,6 +132,8 @@ impl BgpController {
     }
 
     async fn ensure(&self, node: &Arc<NodeObject>) -> Outcome {
+        // As it was before the call: an answer that comes in another term counts for this one.
+        let term = self.gateway.cluster.leader.term();
         let answer = match self
             .gateway
             .services
@@ -142,6 +144,7 @@ impl BgpController {
             Ok(answer) => answer,
             Err(error) => return self.refused(node, &error).await,
         };
+        metallb::learn(&self.gateway, node, &answer, term);
         let wanted = self.formats.wanted(&answer);
         let complete = !answer.pending && !answer.unverified;
         let mut node = Arc::clone(node);
@@ -178,6 +181,7 @@ impl BgpController {
 
     /// Takes back what we wrote.
     async fn clean(&self, node: &NodeObject) -> Outcome {
+        metallb::learn_none(&self.gateway, node);
         let Some(patch) = plan::taken_back(node) else {
             self.remember(node);
             return Outcome::Done;

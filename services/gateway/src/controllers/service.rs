@@ -9,6 +9,7 @@
 //! Each step is skipped where its outcome is there already, and each can be repeated after a failure at any point. A
 //! settled Service costs a look into the cache, no call and no write. What this process remembers ([`crate::gateway::Memory`]) only spares calls.
 
+mod announced;
 mod answer;
 mod hold;
 mod patch;
@@ -26,7 +27,7 @@ use groundplane_runtime::Context;
 use groundplane_runtime::grpc::RpcError;
 use tracing::{debug, warn};
 
-use crate::announcers::{self, Announcer, StatusWriter};
+use crate::announcers::{self, Announcer};
 use crate::backoff::Backoff;
 use crate::cluster::objects::{Key, ServiceObject, ServiceType};
 use crate::cluster::{Change, Event, Part, WriteError};
@@ -223,8 +224,8 @@ impl ServiceController {
                 };
                 ready
                     && has_finalizer(service)
-                    && (self.announcer.status_writer() == StatusWriter::Backend
-                        || wish.wants.iter().all(served))
+                    && self.is_placed(service, &held)
+                    && wish.wants.iter().all(served)
                     && announcers::apply(&*self.announcer, service, &held)
                         .is_ok_and(|changes| changes.is_empty())
             }

@@ -17,7 +17,7 @@ use crate::cluster::objects::{Key, ServiceObject};
 use crate::cluster::{Event, Part};
 use crate::domain::service::{Desired, Refusal, Wish, condition, has_finalizer, status_says};
 use crate::failpoint::{Point, pass};
-use crate::gateway::{Known, Standing};
+use crate::gateway::{Known, Standing, WAITS_FOR_ANNOUNCER};
 use crate::queue::Outcome;
 
 /// Adoption is waited for this long at a time; it takes milliseconds where ipam is there.
@@ -42,6 +42,9 @@ impl ServiceController {
             pass(Point::AfterEnsure);
         }
         service = self.finalized(service).await?;
+        if !self.placed(&service, &desired)? {
+            return Ok(Outcome::Parked(WAITS_FOR_ANNOUNCER));
+        }
         service = self.announced(service, &desired).await?;
         if unsettled {
             pass(Point::AfterAnnounce);
@@ -246,16 +249,23 @@ impl ServiceController {
         let Desired {
             addresses, condition, ..
         } = desired;
-        let adopted = wish.foreign || condition::is_adopted(service);
-        let says = self.announcer.status_writer() == StatusWriter::Backend
-            || status_says(service, addresses, adopted);
-        if says && condition.is_told(service.condition.as_ref()) {
+        let backend = self.announcer.status_writer() == StatusWriter::Backend;
+        // How the backend writes an address is its own affair.
+        let adopted = backend || wish.foreign || condition::is_adopted(service);
+        let says = status_says(service, addresses, adopted);
+        let waits =
+            (backend && !says).then(|| condition::announcing(service, addresses, self.announcer.name()));
+        let condition = waits.as_ref().unwrap_or(condition);
+        if (says || backend) && condition.is_told(service.condition.as_ref()) {
             return Ok(());
         }
-        let ingress = (!says).then_some(&**addresses);
+        let ingress = (!says && !backend).then_some(&**addresses);
         let patch = patch::status(service, ingress, condition, self.gateway.clock.now());
         let service = self.patch(service, Part::Status, "status", patch).await?;
         pass(Point::AfterStatus);
+        if !condition.ready {
+            return Ok(());
+        }
         let list = condition::list(addresses);
         info!(addresses = list, "the Service has its addresses");
         let events = &self.gateway.cluster.events;

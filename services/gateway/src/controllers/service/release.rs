@@ -10,6 +10,7 @@ use crate::cluster::objects::{Key, ServiceObject};
 use crate::cluster::{Event, Part};
 use crate::domain::service::{condition, has_finalizer};
 use crate::failpoint::{Point, pass};
+use crate::gateway::WAITS_FOR_ANNOUNCER;
 use crate::queue::Outcome;
 
 impl ServiceController {
@@ -27,13 +28,17 @@ impl ServiceController {
             let patch = patch::announce(&service, &changes);
             service = self.patch(&service, Part::Main, "announcement", patch).await?;
         }
+        if held && !self.withdrawn(&service) {
+            // Who has the address next must not share it with this one.
+            return Ok(Outcome::Parked(WAITS_FOR_ANNOUNCER));
+        }
         pass(Point::ReleaseAfterAnnounce);
         if held {
             self.give_back(&service.key, &service.uid).await?;
             self.gateway.held.forget(&service.key);
         }
         pass(Point::ReleaseAfterRelease);
-        let emptied = held && !condition::is_foreign(&service);
+        let emptied = held && !self.by_backend() && !condition::is_foreign(&service);
         if emptied && !service.deleting && !service.ingress.is_empty() {
             service = self
                 .patch(&service, Part::Status, "status", patch::empty_status(&service))

@@ -23,6 +23,10 @@ pub(crate) const KEPT_ADOPTED: &str = "KeptAdopted";
 pub(crate) const FOREIGN: &str = "Foreign";
 /// The same for a Service that somebody else gave an address after we had put our finalizer on it, which is ours to remove.
 pub(crate) const FOREIGN_FINALIZED: &str = "ForeignFinalized";
+/// It holds addresses, and the announcer, which writes the status, has yet to say so.
+pub(crate) const ANNOUNCING: &str = "Announcing";
+/// The announcer says other addresses than those that it was told.
+pub(crate) const STATUS_DIFFERS: &str = "StatusDiffers";
 /// The cloud has not decided yet.
 pub(crate) const PENDING: &str = "Pending";
 
@@ -126,6 +130,29 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.reason, self.message)
+    }
+}
+
+/// How a Service is told that `announcer`, which writes its status, does not say what the Service holds.
+pub(crate) fn announcing(service: &ServiceObject, addresses: &[IpAddr], announcer: &str) -> Condition {
+    let held = list(addresses);
+    let (reason, message) = if service.ingress.is_empty() {
+        let message = format!(
+            "Holds {held}. {announcer} has been told, and has not put it into the status yet: if that lasts, see the events of this \
+             Service, and whether MetalLB serves its class."
+        );
+        (ANNOUNCING, message)
+    } else {
+        let message = format!(
+            "Holds {held}, but {announcer} says {}: see the events of this Service, and which pool it asks for.",
+            ingress(service)
+        );
+        (STATUS_DIFFERS, message)
+    };
+    Condition {
+        ready: false,
+        reason: reason.to_owned(),
+        message,
     }
 }
 

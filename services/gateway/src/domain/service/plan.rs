@@ -109,14 +109,24 @@ fn hold(service: &ServiceObject, scope: &Scope) -> Result<Wish, Refusal> {
         pair.hash(&mut hasher);
     }
     let fingerprint = hasher.finish();
-    // An announcer that was told may have been faster than we are to say it in the status.
-    let given = condition::is_ours(service) || Record::of(service).announced(addresses(service));
+    // An announcer that was told may have been faster than we are to say it in the status, or say something else there.
+    let record = Record::of(service);
+    let told = scope.backend && record.addresses().next().is_some();
+    let given = told || condition::is_ours(service) || record.announced(addresses(service));
     let foreign = !service.ingress.is_empty() && !given;
     if foreign {
         wants = adopt(service, &wants)?;
     } else if scope.pin || condition::is_adopted(service) {
+        let held: Vec<IpAddr> = if told {
+            record.addresses().collect()
+        } else {
+            addresses(service).collect()
+        };
         for want in wants.iter_mut().filter(|want| want.address.is_none()) {
-            want.address = addresses(service).find(|address| Family::of(*address) == want.family);
+            want.address = held
+                .iter()
+                .copied()
+                .find(|address| Family::of(*address) == want.family);
         }
     }
     Ok(Wish {

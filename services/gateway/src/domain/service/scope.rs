@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use groundplane_core::names;
 
+use crate::announcers::{self, StatusWriter};
 use crate::cluster::objects::{ServiceObject, ServiceType};
 use crate::config::Config;
 
@@ -19,6 +20,8 @@ pub(crate) struct Scope {
     /// A live address is asked for again by itself. True where addresses come from ipam's pools, whose store may be a new
     /// one; false for a cloud, in which an address can vanish behind our back and must be replaced.
     pub(crate) pin: bool,
+    /// The announcer's backend writes the status, which then says what that announces, and not what we gave.
+    pub(crate) backend: bool,
     /// The annotation that says in which metro of the cloud an address is wanted.
     pub(crate) metro: String,
     /// The same for the facility.
@@ -33,6 +36,7 @@ impl Scope {
             class: config.load_balancer_class.clone(),
             namespaces: config.namespaces.iter().cloned().collect(),
             pin: config.has_pools(),
+            backend: announcers::configured(config.announcer).status_writer() == StatusWriter::Backend,
             metro: config.eip_metro(),
             facility: config.eip_facility(),
         }

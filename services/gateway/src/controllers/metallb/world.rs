@@ -1,0 +1,93 @@
+//! What there should be, from the caches and from what the other controllers say.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use super::MetallbController;
+use crate::announcers::Record;
+use crate::announcers::metallb::HOSTNAME;
+use crate::announcers::metallb::world::{Node, Peers, World};
+use crate::cluster::objects::{NodeObject, ServiceObject, ServiceType};
+use crate::domain::service::addresses;
+use crate::selector::Selector;
+
+impl MetallbController {
+    /// What there should be, and the number of the last wish that is in it.
+    pub(super) fn world(&self) -> (World, u64) {
+        let cluster = &self.gateway.cluster;
+        let (services, nodes) = (&cluster.services.index, &cluster.nodes.index);
+        // Before the look at the objects: what is followed from here on tells of all that is missing.
+        let complete = services.is_followed() && nodes.is_followed();
+        let board = &self.gateway.metallb;
+        let wishes = board.wishes(|key, uid| {
+            let known = services.get(key);
+            !complete || known.is_some_and(|service| *service.uid == *uid)
+        });
+        let mut world = World {
+            complete,
+            ..World::default()
+        };
+        for service in services.all() {
+            let wish = wishes.services.get(&service.key);
+            let leaves = wish.is_some_and(BTreeSet::is_empty);
+            for address in named(&service) {
+                let there = if leaves {
+                    &mut world.leaving
+                } else {
+                    &mut world.mentioned
+                };
+                there.entry(address).or_default().insert(service.key.clone());
+            }
+        }
+        let wanted = wishes.services.into_iter();
+        world.services = wanted.filter(|(_, addresses)| !addresses.is_empty()).collect();
+        let term = cluster.leader.term();
+        let selector = Selector::parse(&self.gateway.config.bgp_node_selector).unwrap_or_default();
+        if complete {
+            board.retain_nodes(|key| nodes.get(key).is_some());
+        }
+        for node in nodes.all() {
+            let cleanup = self.gateway.config.bgp_cleanup;
+            let peers = if selector.matches(&node.labels) || !cleanup {
+                board.peers(&node.key, term)
+            } else {
+                Peers::Exactly(Vec::new())
+            };
+            world.nodes.insert(node.name().to_owned(), plain(&node, peers));
+        }
+        (world, wishes.generation)
+    }
+}
+
+fn plain(node: &NodeObject, peers: Peers) -> Node {
+    let labels: BTreeMap<String, String> = node
+        .labels
+        .iter()
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect();
+    Node {
+        hostname: labels
+            .get(HOSTNAME)
+            .cloned()
+            .unwrap_or_else(|| node.name().to_owned()),
+        labels,
+        peers,
+    }
+}
+
+/// The addresses that a Service names: in its status, in its specification, or in our record of what it was told.
+fn named(service: &ServiceObject) -> BTreeSet<IpAddr> {
+    if service.kind != ServiceType::LoadBalancer {
+        // What it still names of old is ours to take away only if it is being withdrawn; until then it stands.
+        return Record::of(service)
+            .addresses()
+            .chain(addresses(service))
+            .collect();
+    }
+    let asked = service.load_balancer_ip.parse::<IpAddr>().ok();
+    Record::of(service)
+        .addresses()
+        .chain(addresses(service))
+        .chain(asked)
+        .collect()
+}
