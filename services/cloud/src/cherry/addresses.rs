@@ -50,10 +50,7 @@ impl ElasticIps for Cherry {
             let message = format!("this cloud has no {} floating IPs", wanted.family);
             return Err(call.error(CloudErrorKind::Refused, message));
         }
-        let tags = wire::Tags::of_texts(&wanted.tags).map_err(|key| {
-            let message = format!("a tag has one value, and `{key}` would have two");
-            call.error(CloudErrorKind::Refused, message)
-        })?;
+        let tags = need_tags(&wanted.tags, &call)?;
         let region = self.region(&wanted.placement, &call)?;
         let call = call.body(json!({ "region": region, "tags": tags.0 }));
         let made: wire::Address = self.http.read(&call).await.map_err(not_absence)?;
@@ -75,6 +72,32 @@ impl ElasticIps for Cherry {
             result => result,
         }
     }
+
+    fn retags(&self) -> bool {
+        true
+    }
+
+    async fn retag(&self, id: &str, tags: &[String]) -> Result<Reservation, CloudError> {
+        let call = Call::new(
+            format!("retag floating IP {id}"),
+            Method::PUT,
+            "/ips/{id}",
+            format!("/ips/{id}"),
+        );
+        if !is_plain(id) {
+            return Err(call.error(CloudErrorKind::Refused, "not an id of this cloud"));
+        }
+        let tags = need_tags(tags, &call)?;
+        let row: wire::Address = self.http.read(&call.body(json!({ "tags": tags.0 }))).await?;
+        Ok(reservation(&row))
+    }
+}
+
+fn need_tags(texts: &[String], call: &Call) -> Result<wire::Tags, CloudError> {
+    wire::Tags::of_texts(texts).map_err(|key| {
+        let message = format!("a tag has one value, and `{key}` would have two");
+        call.error(CloudErrorKind::Refused, message)
+    })
 }
 
 impl Cherry {

@@ -293,3 +293,38 @@ async fn a_project_that_is_not_there_is_no_empty_list() {
         assert!(!error.is(CloudErrorKind::NotFound), "{error}");
     }
 }
+
+/// Other tags, the same address on the same machine.
+#[tokio::test]
+async fn tags_are_replaced_and_nothing_else() {
+    let bench = Bench::new().await;
+    let device = bench.project().add_devices(1)[0];
+    let row = bench
+        .project()
+        .add_reservation(ReservationOptions::tagged(["service=a", "team=x"]));
+    bench.project().assign(device, row.address.unwrap());
+    let id = row.id.to_string();
+    let tags: Vec<String> = ["usage=u", "service=b=="].map(str::to_owned).into();
+    assert!(bench.driver.retags());
+    for _ in 0..2 {
+        let now = bench.driver.retag(&id, &tags).await.unwrap();
+        assert_eq!(now.tags, ["usage=u", "service=b=="]);
+        let listed = ElasticIps::list(&bench.driver).await.unwrap();
+        assert!(listed.contains(&now) && now.assignments.len() == 1, "{now:?}");
+    }
+    let body = json!({ "tags": { "usage": "u", "service": "b==" } });
+    assert_eq!(bench.bodies("PUT", "/ips/{id}").pop(), Some(body));
+    let twice = ["k=1".to_owned(), "k=2".to_owned()];
+    for (id, tags, kind) in [
+        (id.as_str(), &twice[..], CloudErrorKind::Refused),
+        ("a/b", &tags[..], CloudErrorKind::Refused),
+        (
+            "00000000-0000-4000-8000-000000000000",
+            &tags[..],
+            CloudErrorKind::NotFound,
+        ),
+    ] {
+        let error = bench.driver.retag(id, tags).await.unwrap_err();
+        assert_eq!(error.kind, kind, "{error}");
+    }
+}
