@@ -307,6 +307,8 @@ gateway:
   refreshLabels: true
   controllers: {node: true, lifecycle: false, bgp: true, service: true}
   lifecycle: {maxDeleteFraction: 0.25, deleteWindow: 10m}
+  reclaim: {mode: dry-run, grace: 2h, maxFraction: 0.25}
+  maxPrefixes: 10
   lease: {name: groundplane-gateway, duration: 15s, retry: 2s}
 ";
 
@@ -446,6 +448,44 @@ async fn the_gateway_may_do_what_it_does_and_no_more() -> Result<()> {
         let subject = json!([{ "kind": "ServiceAccount", "name": GATEWAY_SERVICE_ACCOUNT, "namespace": GATEWAY_NAMESPACE }]);
         assert_eq!(binding["subjects"], subject);
     }
+    Ok(())
+}
+
+/// The Secret of an older controller is mounted where its own pods had it, for those who read it; it tells the driver, and may tell
+/// an endpoint.
+#[tokio::test]
+async fn the_secret_of_an_older_controller_is_mounted_where_it_was() -> Result<()> {
+    let secret = "cloudConfig.existingSecret=metal-cloud-config";
+    let settings = |more: &str| format!("{secret},{more}");
+    let services = objects_set(&settings("mode=services,agent.enabled=true")).await?;
+    let mut workloads = workloads(&services);
+    let agent = of_kind(&services, "DaemonSet");
+    workloads.insert("agent".to_owned(), agent.first().context("there is no agent")?);
+    for (service, workload) in &workloads {
+        let mounts = list(&container(workload)["volumeMounts"]);
+        let mounted = mounts.iter().find(|mount| mount["mountPath"] == "/etc/cloud-sa");
+        let volumes = list(&pod(workload)["volumes"]);
+        let volume = volumes.iter().find(|volume| volume["name"] == "cloud-config");
+        let reads = service != "ipam";
+        assert_eq!((mounted.is_some(), volume.is_some()), (reads, reads), "{service}");
+        if let Some(volume) = volume {
+            let items = json!([{ "key": "cloud-sa.json", "path": "cloud-sa.json" }]);
+            assert_eq!(volume["secret"]["secretName"], "metal-cloud-config");
+            assert_eq!(volume["secret"]["items"], items, "{service}");
+        }
+    }
+    let file = |objects: &[Value]| {
+        let map = of_kind(objects, "ConfigMap");
+        text(&map[0]["data"]["groundplane.yaml"]).to_owned()
+    };
+    assert!(!file(&services).contains("driver:"), "{}", file(&services));
+    let own = objects_set(&settings("config.driver=equinix")).await?;
+    assert!(file(&own).contains("driver: equinix"), "{}", file(&own));
+    let none = objects(&[]).await?;
+    assert!(file(&none).contains("driver: static"), "{}", file(&none));
+    assert!(!serde_json::to_string(&none)?.contains("cloud-sa"));
+    let refused = objects_set("cloudConfig.existingSecret=Not_A_Name").await;
+    assert!(format!("{:#}", refused.err().context("accepted")?).contains("/cloudConfig/existingSecret"));
     Ok(())
 }
 

@@ -120,6 +120,12 @@ impl<T: Slim> Objects<T> {
         Ok(object.map(|object| self.index.fold(object)))
     }
 
+    /// Every object in the cluster as the API server has them right now, whatever is followed. Not for the index.
+    pub(crate) async fn list(&self) -> Result<Vec<Arc<T>>, ReadError> {
+        let listed = reader::list(&self.client).await?;
+        Ok(listed.into_iter().map(Arc::new).collect())
+    }
+
     /// After a lost race, the next look must know what won. Where the watch is broken, it would not, and lose again for as long.
     async fn catch_up(&self, key: &Key, error: &WriteError) {
         if matches!(error, WriteError::Conflict(_))

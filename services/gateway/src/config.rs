@@ -3,6 +3,7 @@
 mod annotations;
 mod check;
 mod metallb;
+mod reclaim;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 pub use annotations::{AnnotationFormat, Annotations};
 pub(crate) use annotations::{Field, Layout, Name};
 pub use metallb::{Advertisement, Metallb, PeerMode};
+pub use reclaim::{Reclaim, ReclaimMode};
 
 /// What the gateway is told.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -77,6 +79,10 @@ pub struct Config {
     pub controllers: Controllers,
     /// When nodes may be deleted.
     pub lifecycle: Lifecycle,
+    /// When elastic IPs are given back that no Service has any more.
+    pub reclaim: Reclaim,
+    /// So many addresses of a family may Services have that are announced by BGP. 0: as the cloud says of its sessions.
+    pub max_prefixes: u32,
     /// Leader election.
     pub lease: Lease,
 }
@@ -110,6 +116,8 @@ impl Default for Config {
             refresh_labels: false,
             controllers: Controllers::default(),
             lifecycle: Lifecycle::default(),
+            reclaim: Reclaim::default(),
+            max_prefixes: 0,
             lease: Lease::default(),
         }
     }

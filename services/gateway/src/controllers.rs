@@ -12,6 +12,7 @@ pub(crate) mod bgp;
 pub(crate) mod endpoint;
 pub(crate) mod metallb;
 pub(crate) mod node;
+pub(crate) mod reclaim;
 pub(crate) mod service;
 
 use std::sync::Arc;

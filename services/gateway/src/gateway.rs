@@ -1,6 +1,7 @@
 //! What the controllers, adoption and gRPC share. They all know it; it knows none of them.
 
 mod adoption;
+mod doors;
 mod memory;
 
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use crate::metrics::ReconcileMetrics;
 use crate::queue::Queue;
 
 pub(crate) use adoption::{Adoption, Standing};
+pub(crate) use doors::Doors;
 pub(crate) use memory::{Known, Memory};
 
 /// Services wait for this reason if only another state of the pools helps them.
@@ -39,6 +41,8 @@ pub(crate) struct Gateway {
     pub(crate) adoption: Adoption,
     /// What Services hold, as far as this process has asked.
     pub(crate) held: Memory,
+    /// May addresses be given?
+    pub(crate) doors: Doors,
     /// What MetalLB is to be told, and what came of it.
     pub(crate) metallb: Board,
     pub(crate) clock: Arc<dyn Clock>,
@@ -87,6 +91,7 @@ impl Gateway {
             queues,
             adoption: Adoption::default(),
             held: Memory::default(),
+            doors: Doors::default(),
             metallb: Board::default(),
             clock: Arc::clone(&context.clock),
             metrics: ReconcileMetrics::register(&context.metrics),

@@ -46,6 +46,6 @@ pub use clients::Channels;
 pub use cluster::{ConnectError, SecretError, Secrets, StoredSecret};
 pub use config::{
     Advertisement, AnnotationFormat, Annotations, Announcer, Config, Controllers, ExternalService, Lease,
-    Lifecycle, Metallb, PeerMode,
+    Lifecycle, Metallb, PeerMode, Reclaim, ReclaimMode,
 };
 pub use start::{StartError, start, start_with};

@@ -130,6 +130,7 @@ fn begin(gateway: &Arc<Gateway>, context: &Context) {
     controllers::node::start(gateway, context);
     controllers::bgp::start(gateway, context);
     controllers::service::start(gateway, context);
+    controllers::reclaim::start(gateway, context);
     controllers::metallb::start(gateway, context);
     let config = &gateway.config;
     info!(

@@ -84,6 +84,10 @@ port! {
     release_address(ReleaseAddressRequest) -> ReleaseAddressResponse within CLOUD_DEADLINE;
     /// Who holds the API endpoint.
     get_endpoint(GetEndpointRequest) -> GetEndpointResponse within DEADLINE;
+    /// Who holds what, and what nobody holds.
+    audit_addresses(AuditAddressesRequest) -> AuditAddressesResponse within CLOUD_DEADLINE;
+    /// Deletes what nobody holds.
+    reclaim_addresses(ReclaimAddressesRequest) -> ReclaimAddressesResponse within CLOUD_DEADLINE;
     /// Who has what, by pages.
     list_addresses(ListAddressesRequest) -> ListAddressesResponse within DEADLINE;
 }

@@ -22,7 +22,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
-use super::objects::Slim;
+use super::objects::{Key, Slim};
 use super::writer::{WriteError, Writer};
 use aggregate::{Aggregator, Step, Subject};
 
@@ -133,13 +133,18 @@ impl Events {
 
     /// Tells something about an object. Never waits.
     pub(crate) fn record<T: Slim>(&self, object: &T, event: Event) {
+        self.record_about(T::KIND, object.key(), object.uid(), event);
+    }
+
+    /// The same about an object of which we have only the name.
+    pub(crate) fn record_about(&self, kind: &'static str, key: &Key, uid: &str, event: Event) {
         let subject = Subject {
-            kind: T::KIND,
-            key: object.key().clone(),
-            uid: object.uid().into(),
+            kind,
+            key: key.clone(),
+            uid: uid.into(),
         };
         let trace = trace::current_trace_id();
-        debug!(kind = T::KIND, object = %subject.key, reason = event.reason, message = event.message, "event");
+        debug!(kind, object = %subject.key, reason = event.reason, message = event.message, "event");
         if self
             .queue
             .try_send(Entry {

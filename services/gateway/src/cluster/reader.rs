@@ -1,14 +1,14 @@
-//! Reads one object from the API server itself: what a watch has told may be old.
+//! Reads from the API server itself: what a watch has told may be old.
 
 use std::time::Duration;
 
-use kube::Client;
-use kube::api::GetParams;
+use kube::api::{GetParams, ListParams};
+use kube::{Api, Client};
 use tokio::time::timeout;
 
 use super::objects::{Key, Seen, Slim, collection};
 
-/// A read takes no longer.
+/// A read of one object takes no longer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why an object could not be read. That there is none is no error.
@@ -20,6 +20,35 @@ pub(crate) enum ReadError {
     /// The API server is away, or does not let us read.
     #[error("the object cannot be read: {0}")]
     Failed(#[source] kube::Error),
+}
+
+/// A complete list takes no longer.
+const LIST_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Objects a page.
+const PAGE: u32 = 500;
+
+/// Every object of the kind in the whole cluster, as they were at one moment after this call, by a quorum of the API server's store.
+/// Complete, or an error.
+pub(super) async fn list<T: Slim>(client: &Client) -> Result<Vec<T>, ReadError> {
+    let api: Api<Seen<T>> = Api::all(client.clone());
+    let pages = async {
+        let mut all = Vec::new();
+        // Without a resourceVersion: the first page is what the store has, and the others are of the same moment.
+        let mut page = ListParams::default().limit(PAGE);
+        loop {
+            let listed = api.list(&page).await?;
+            all.extend(listed.items.into_iter().map(|seen| seen.object));
+            match listed.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => page = page.continue_token(&token),
+                None => return Ok(all),
+            }
+        }
+    };
+    match timeout(LIST_PATIENCE, pages).await {
+        Ok(listed) => listed.map_err(ReadError::Failed),
+        Err(_) => Err(ReadError::Timeout),
+    }
 }
 
 /// The object as it is now, by a quorum of the API server's store; `None`: there is none.

@@ -24,6 +24,8 @@ impl Config {
         problems.extend(metallb.into_iter().map(|problem| problem.under("metallb")));
         let lifecycle = self.lifecycle.validate(self.node_monitor_period.0);
         problems.extend(lifecycle.into_iter().map(|problem| problem.under("lifecycle")));
+        let reclaim = self.reclaim.validate();
+        problems.extend(reclaim.into_iter().map(|problem| problem.under("reclaim")));
         let lease = self.lease.validate();
         problems.extend(lease.into_iter().map(|problem| problem.under("lease")));
         problems

@@ -26,6 +26,7 @@ use crate::cluster::objects::{Key, NodeObject};
 use crate::cluster::{Change, Event, Part, WriteError};
 use crate::gateway::Gateway;
 use crate::queue::{Outcome, Queue};
+pub(super) use brake::Brake;
 use plan::PlanError;
 
 /// The reason of a machine that belongs to another cloud.

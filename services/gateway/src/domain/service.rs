@@ -16,4 +16,4 @@ pub(crate) use condition::{Condition, Refusal, is_ours};
 pub(crate) use desired::{Desired, status_says};
 pub(crate) use plan::{Plan, Wish, addresses, has_finalizer, plan};
 pub(crate) use scope::Scope;
-pub(crate) use wish::Want;
+pub(crate) use wish::{Want, mentioned};

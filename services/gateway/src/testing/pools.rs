@@ -20,6 +20,8 @@ struct Held {
     free: Vec<&'static str>,
     errors: VecDeque<RpcError>,
     ensured: Vec<eip::v1::EnsureAddressRequest>,
+    /// What the cloud has, by id: whose it is by its tags, and its prefix.
+    reservations: BTreeMap<String, (String, String)>,
     released: Vec<(String, String)>,
 }
 
@@ -66,6 +68,17 @@ impl FakeEip {
             .insert(owner.to_owned(), (uid.to_owned(), vec![prefix(address)]));
     }
 
+    /// The cloud has this, with the tags of this Service.
+    pub(crate) fn reserve(&self, id: &str, owner: &str, address: &str) {
+        let reservation = (owner.to_owned(), prefix(address));
+        self.0.lock().reservations.insert(id.to_owned(), reservation);
+    }
+
+    /// The ids of what the cloud has.
+    pub(crate) fn reserved(&self) -> Vec<String> {
+        self.0.lock().reservations.keys().cloned().collect()
+    }
+
     /// Requests for addresses since the last look.
     pub(crate) fn ensured(&self) -> Vec<eip::v1::EnsureAddressRequest> {
         std::mem::take(&mut self.0.lock().ensured)
@@ -78,6 +91,33 @@ impl FakeEip {
 }
 
 impl Held {
+    /// What is found of each reservation.
+    fn audit(&self, population: Option<&eip::v1::Population>) -> Vec<eip::v1::AuditedAddress> {
+        let population = population.cloned().unwrap_or_default();
+        let owners: Vec<String> = population.owners.iter().map(|owner| name(Some(owner))).collect();
+        let standing = |owner: &String, held: &String| {
+            if owners.contains(owner) {
+                eip::v1::Standing::Held
+            } else if population.in_use.iter().any(|used| prefix(used) == *held) {
+                eip::v1::Standing::Spared
+            } else {
+                eip::v1::Standing::Orphan
+            }
+        };
+        self.reservations
+            .iter()
+            .map(|(id, (owner, held))| eip::v1::AuditedAddress {
+                address: Some(eip::v1::Address {
+                    prefix: held.clone(),
+                    origin: id.clone(),
+                    ..eip::v1::Address::default()
+                }),
+                standing: standing(owner, held).into(),
+                ..eip::v1::AuditedAddress::default()
+            })
+            .collect()
+    }
+
     fn give(&mut self, request: &core::v1::AddressRequest) -> Result<String, RpcError> {
         let v6 = request.family() == core::v1::Family::Ipv6;
         let wanted = |free: &&str| match request.address.as_str() {
@@ -177,6 +217,42 @@ impl Eip for FakeEip {
             assignment_id: "1".to_owned(),
             ..eip::v1::GetEndpointResponse::default()
         })
+    }
+
+    async fn audit_addresses(
+        &self,
+        request: eip::v1::AuditAddressesRequest,
+    ) -> Result<eip::v1::AuditAddressesResponse, RpcError> {
+        let mut all = self.0.lock();
+        if let Some(error) = all.errors.pop_front() {
+            return Err(error);
+        }
+        Ok(eip::v1::AuditAddressesResponse {
+            addresses: all.audit(request.population.as_ref()),
+            read_at: None,
+        })
+    }
+
+    async fn reclaim_addresses(
+        &self,
+        request: eip::v1::ReclaimAddressesRequest,
+    ) -> Result<eip::v1::ReclaimAddressesResponse, RpcError> {
+        let mut all = self.0.lock();
+        if let Some(error) = all.errors.pop_front() {
+            return Err(error);
+        }
+        let mut reclaimed = all.audit(request.population.as_ref());
+        reclaimed.retain(|one| {
+            let id = one.address.as_ref().map(|address| &address.origin);
+            let named = id.is_some_and(|id| request.reservations.contains(id));
+            named && one.standing() == eip::v1::Standing::Orphan
+        });
+        for one in &reclaimed {
+            if let Some(address) = &one.address {
+                all.reservations.remove(&address.origin);
+            }
+        }
+        Ok(eip::v1::ReclaimAddressesResponse { reclaimed })
     }
 
     async fn list_addresses(

@@ -100,6 +100,7 @@ impl ServiceController {
     async fn ensure(&self, service: &ServiceObject, wish: &Wish) -> Result<EnsureAddressResponse, Stop> {
         self.adopted().await?;
         let cluster = self.gateway.cluster.identity.known().await;
+        let _open = self.gateway.doors.pass().await;
         for left in (0..TRIES).rev() {
             let request = messages::ensure(&cluster, service, wish);
             let answer = self.while_leading(self.gateway.services.eip.ensure_address(request));

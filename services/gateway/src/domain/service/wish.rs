@@ -133,6 +133,16 @@ fn request(service: &ServiceObject) -> Option<(String, &str)> {
         .map(|text| (Field::LoadBalancerIp.to_string(), text))
 }
 
+/// Every address that stands where addresses are asked for, whoever wrote it there, and whether or not it can be had.
+pub(crate) fn mentioned(service: &ServiceObject) -> impl Iterator<Item = IpAddr> {
+    let annotations = [names::SERVICE_ADDRESSES].into_iter().chain(FOREIGN_ADDRESSES);
+    annotations
+        .filter_map(|key| service.annotations.get(key))
+        .chain([&*service.load_balancer_ip])
+        .flat_map(|text| text.split(','))
+        .filter_map(|entry| entry.trim().parse().ok())
+}
+
 /// The pool that the user names.
 pub(super) fn pool(service: &ServiceObject) -> Result<Option<PoolName>, Refusal> {
     let Some(text) = service
