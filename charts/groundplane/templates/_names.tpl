@@ -75,7 +75,7 @@ ipam,eip,bgp,instances,gateway
 {{- end }}
 {{- end }}
 {{- $driver := .Values.config.driver }}
-{{- if and (has $driver (list "equinix" "cherry")) (not (dig $driver "apiTokenFile" "" .Values.config)) }}
+{{- if and (has $driver (list "equinix" "cherry")) (not .Values.cloudConfig.existingSecret) (not (dig $driver "apiTokenFile" "" .Values.config)) }}
 {{- fail (printf "driver `%s` needs config.%s.apiTokenFile: mount the token with secretFiles and name its file, /etc/groundplane/secrets/<name>/<key>" $driver $driver) }}
 {{- end }}
 {{- end }}
@@ -93,5 +93,10 @@ ipam,eip,bgp,instances,gateway
 {{- if eq (dig "ipam" "store" "kind" "redb" .Values.config) "memory" }}
 {{- $_ := unset $own "ipam" }}
 {{- end }}
-{{- mergeOverwrite $own (deepCopy .Values.config) | toYaml }}
+{{- $config := mergeOverwrite $own (deepCopy .Values.config) }}
+{{- if and .Values.cloudConfig.existingSecret (eq (get $config "driver") "static") }}
+{{- /* The chart's default. The Secret tells another. */}}
+{{- $_ := unset $config "driver" }}
+{{- end }}
+{{- toYaml $config }}
 {{- end }}

@@ -2,7 +2,7 @@
 The pod of one service: (dict "root" $ "service" "ipam").
 
 `all` and `ipam` keep state, `all` and `gateway` talk to Kubernetes, and those that call the cloud (`all`, `eip`, `bgp`,
-`instances`) are given its secrets; ipam and the gateway call none.
+`instances`) are given its secrets; ipam and the gateway call none. The Secret of an older controller tells the gateway, too, what to do.
 */}}
 {{- define "groundplane.pod" -}}
 {{- $root := .root }}
@@ -13,6 +13,7 @@ The pod of one service: (dict "root" $ "service" "ipam").
 {{- $kubernetes := has $service (list "all" "gateway") }}
 {{- $remote := has $service (list "ipam" "eip" "bgp" "instances") }}
 {{- $secrets := ternary $values.secretFiles list (has $service (list "all" "eip" "bgp" "instances")) }}
+{{- $legacy := and $values.cloudConfig.existingSecret (has $service (list "all" "eip" "bgp" "instances" "gateway")) }}
 {{- $tls := eq (include "groundplane.tls" $root) "true" -}}
 metadata:
   labels:
@@ -116,6 +117,11 @@ spec:
           mountPath: /etc/groundplane/secrets/{{ .name }}
           readOnly: true
         {{- end }}
+        {{- if $legacy }}
+        - name: cloud-config
+          mountPath: /etc/cloud-sa
+          readOnly: true
+        {{- end }}
   volumes:
     - name: config
       configMap:
@@ -144,6 +150,14 @@ spec:
       secret:
         secretName: {{ .existingSecret }}
         defaultMode: 0440
+    {{- end }}
+    {{- if $legacy }}
+    - name: cloud-config
+      secret:
+        secretName: {{ $values.cloudConfig.existingSecret }}
+        defaultMode: 0440
+        items:
+          - { key: cloud-sa.json, path: cloud-sa.json }
     {{- end }}
   {{- with $own.nodeSelector }}
   nodeSelector:
