@@ -60,7 +60,7 @@ impl Launch {
         self
     }
 
-    /// With an environment variable. Those of ours (`GROUNDPLANE_*`) and `KUBECONFIG` are not inherited.
+    /// With an environment variable. Those of ours (`GROUNDPLANE_*`), of older controllers, and `KUBECONFIG` are not inherited.
     pub fn env(mut self, name: &str, value: impl Into<OsString>) -> Self {
         self.environment.push((name.to_owned(), value.into()));
         self
@@ -102,8 +102,12 @@ impl Launch {
         let mut command = Command::new(program);
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy().to_ascii_uppercase();
+            let theirs = ["METAL_", "PACKET_", "CHERRY_"]
+                .iter()
+                .any(|head| text.starts_with(head));
             // A proxy of the machine has no business on loopback.
-            if text.starts_with("GROUNDPLANE_") || text == "KUBECONFIG" || text.ends_with("_PROXY") {
+            if text.starts_with("GROUNDPLANE_") || theirs || text == "KUBECONFIG" || text.ends_with("_PROXY")
+            {
                 command.env_remove(&name);
             }
         }
