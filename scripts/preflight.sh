@@ -39,6 +39,15 @@ if [[ "${1:-}" == test ]] && ! python3 -c 'import sys, venv, ensurepip; sys.exit
     missing+=("Python 3.10 or later with venv, for the example providers: apt-get install python3-venv, or dnf install python3")
 fi
 
+# A real BGP daemon, for the tests. Debian's package is unpacked into the build folder, and nothing is installed.
+bird_present() {
+    [[ -e "${GROUNDPLANE_BUILD_DIR:-.build}/bird/complete" ]] || { ! lacks dpkg && ! lacks apt-get; } ||
+        { PATH="$PATH:/usr/sbin:/usr/local/sbin"; ! lacks bird && ! lacks birdcl; }
+}
+if [[ "${1:-}" == test ]] && ! bird_present; then
+    missing+=("bird 2, a BGP daemon that the tests peer with: apt-get install bird2, or dnf install bird")
+fi
+
 # Go builds etcd, kube-apiserver, helm and Jaeger, once. Where all are there, nobody needs it.
 tools_present() {
     local bin="${GROUNDPLANE_BUILD_DIR:-.build}/bin" tool

@@ -10,6 +10,7 @@
 //!   groundplane the binary under test, as a process
 //!   certs       certificates for it
 //!   chart       the Helm chart, rendered, and its roles granted
+//!   bgp_daemon  a real BGP daemon, from Debian's packages
 //!   providers   the example providers, built and run as an outsider runs them
 //!   world       a corner of a cluster with groundplane at work in it
 //!   processes   what all of these are: process groups that cannot outlive us
@@ -23,6 +24,7 @@
 //! one API server among them.
 
 pub mod bench;
+pub mod bgp_daemon;
 pub mod certs;
 pub mod chart;
 pub mod demo;

@@ -10,8 +10,12 @@ mod api_faults;
 mod api_faults_lease;
 #[path = "e2e/api_faults_nodes.rs"]
 mod api_faults_nodes;
+#[path = "e2e/bgp_daemon.rs"]
+mod bgp_daemon;
 #[path = "e2e/chaos.rs"]
 mod chaos;
+#[path = "e2e/cloud_machines.rs"]
+mod cloud_machines;
 #[path = "e2e/cloud_nodes.rs"]
 mod cloud_nodes;
 #[path = "e2e/cloud_services.rs"]

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Parser, Subcommand};
+use groundplane_tests::bgp_daemon::ensure_package;
 use groundplane_tests::tools::{Tool, ensure_blocking};
 
 /// Builds and finds etcd, kube-apiserver, helm and jaeger.
@@ -45,6 +46,11 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     let mut say = |line: &str| eprintln!("{line}");
     match arguments.command {
         Action::Ensure { tools } => {
+            // Not built, so not among the tools: it comes from the distribution's packages.
+            if tools.is_empty() {
+                let bird = ensure_package(&mut say)?.version()?;
+                say(&bird);
+            }
             let tools = if tools.is_empty() {
                 Tool::ALL.to_vec()
             } else {
