@@ -94,6 +94,29 @@ pub async fn grant(client: &Client, namespace: &str) -> Result<()> {
     Ok(())
 }
 
+/// Gives the gateway's account what the chart gives it for this announcer (`metallb`, `metallb-configmap`) in MetalLB's `namespace`.
+///
+/// # Errors
+/// Helm's and the API's.
+pub async fn grant_metallb(client: &Client, announcer: &str, namespace: &str) -> Result<()> {
+    let announcer = format!("config.gateway.announcer={announcer}");
+    let at = format!("config.gateway.metallb.namespace={namespace}");
+    let objects = render(&["--set", &announcer, "--set", &at]).await?;
+    let there = |found: &Option<String>| found.as_deref() == Some(namespace);
+    let roles = of_kind::<Role>(&objects)?;
+    for role in roles.into_iter().filter(|role| there(&role.metadata.namespace)) {
+        apply(Api::namespaced(client.clone(), namespace), role).await?;
+    }
+    let bindings = of_kind::<RoleBinding>(&objects)?;
+    for binding in bindings
+        .into_iter()
+        .filter(|binding| there(&binding.metadata.namespace))
+    {
+        apply(Api::namespaced(client.clone(), namespace), binding).await?;
+    }
+    Ok(())
+}
+
 async fn apply<K>(api: Api<K>, object: K) -> Result<()>
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Serialize,

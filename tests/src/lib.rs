@@ -10,6 +10,7 @@
 //!   groundplane the binary under test, as a process
 //!   certs       certificates for it
 //!   chart       the Helm chart, rendered, and its roles granted
+//!   metallb     a real MetalLB
 //!   bgp_daemon  a real BGP daemon, from Debian's packages
 //!   providers   the example providers, built and run as an outsider runs them
 //!   world       a corner of a cluster with groundplane at work in it
@@ -33,6 +34,7 @@ pub mod fabric;
 pub mod groundplane;
 pub mod jaeger;
 pub mod kube_api;
+pub mod metallb;
 pub mod processes;
 pub mod providers;
 pub mod scratch;
@@ -42,4 +44,4 @@ pub mod world;
 
 pub use eventually::{eventually, eventually_within, throughout};
 pub use kube_api::{Corner, KubeApi, User};
-pub use world::{Mode, World, WorldOptions};
+pub use world::{CloudApi, Mode, World, WorldOptions};

@@ -29,11 +29,22 @@ pub enum Tool {
     Helm,
     /// Takes traces, and gives them back.
     Jaeger,
+    /// The part of MetalLB that gives Services their addresses.
+    MetallbController,
+    /// The part of MetalLB that announces them.
+    MetallbSpeaker,
 }
 
 impl Tool {
     /// All of them, in the order in which they are built: first what most tests wait for.
-    pub const ALL: [Self; 4] = [Self::Etcd, Self::KubeApiserver, Self::Helm, Self::Jaeger];
+    pub const ALL: [Self; 6] = [
+        Self::Etcd,
+        Self::KubeApiserver,
+        Self::Helm,
+        Self::Jaeger,
+        Self::MetallbController,
+        Self::MetallbSpeaker,
+    ];
 
     /// The name of its program.
     pub fn name(self) -> &'static str {
@@ -42,6 +53,8 @@ impl Tool {
             Self::KubeApiserver => "kube-apiserver",
             Self::Helm => "helm",
             Self::Jaeger => "jaeger",
+            Self::MetallbController => "metallb-controller",
+            Self::MetallbSpeaker => "metallb-speaker",
         }
     }
 
@@ -51,6 +64,7 @@ impl Tool {
             Self::Etcd | Self::KubeApiserver => "kubernetes",
             Self::Helm => "helm",
             Self::Jaeger => "jaeger",
+            Self::MetallbController | Self::MetallbSpeaker => "metallb",
         })
     }
 
@@ -61,6 +75,8 @@ impl Tool {
             Self::KubeApiserver => "k8s.io/kubernetes/cmd/kube-apiserver",
             Self::Helm => "helm.sh/helm/v4/cmd/helm",
             Self::Jaeger => "github.com/jaegertracing/jaeger/cmd/all-in-one",
+            Self::MetallbController => "go.universe.tf/metallb/controller",
+            Self::MetallbSpeaker => "go.universe.tf/metallb/speaker",
         }
     }
 
@@ -72,6 +88,7 @@ impl Tool {
             }
             Self::Helm => "set GROUNDPLANE_USE_PATH_TOOLS=1 with helm 3 or 4 in PATH",
             Self::Jaeger => "set GROUNDPLANE_USE_PATH_TOOLS=1 with jaeger-all-in-one in PATH",
+            Self::MetallbController | Self::MetallbSpeaker => "have a module proxy within reach",
         }
     }
 
@@ -92,6 +109,8 @@ impl Tool {
             }
             Self::Helm => Ok(in_path("helm").filter(|helm| is_known_helm(helm))),
             Self::Jaeger => Ok(in_path("jaeger-all-in-one")),
+            // Only the version of the manifest proves anything.
+            Self::MetallbController | Self::MetallbSpeaker => Ok(None),
         }
     }
 }
@@ -108,7 +127,9 @@ impl FromStr for Tool {
     fn from_str(name: &str) -> Result<Self> {
         match Self::ALL.into_iter().find(|tool| tool.name() == name) {
             Some(tool) => Ok(tool),
-            None => bail!("no tool is called {name}; there are etcd, kube-apiserver, helm and jaeger"),
+            None => bail!(
+                "no tool is called {name}; there are etcd, kube-apiserver, helm, jaeger, metallb-controller and metallb-speaker"
+            ),
         }
     }
 }

@@ -32,6 +32,10 @@ mod endpoint;
 mod failover;
 #[path = "e2e/faults.rs"]
 mod faults;
+#[path = "e2e/legacy_config.rs"]
+mod legacy_config;
+#[path = "e2e/metallb.rs"]
+mod metallb;
 #[path = "e2e/nodes.rs"]
 mod nodes;
 #[path = "e2e/providers.rs"]

@@ -23,7 +23,9 @@
 pub(crate) mod advertisement;
 pub(crate) mod board;
 
+pub(crate) mod config_map;
 pub(crate) mod coverage;
+pub(crate) mod document;
 pub(crate) mod peers;
 pub(crate) mod pools;
 pub(crate) mod resources;

@@ -195,8 +195,13 @@ fn write(plan: &mut PoolPlan, shards: &[Shard<'_>]) {
             plan.shrink.extend(adopt(object, &shard.after, loses));
             continue;
         }
-        if loses && !kept.is_empty() {
-            plan.shrink.push(apply(&shard.name, &kept));
+        if loses {
+            // MetalLB takes no pool without addresses, even if others come next.
+            plan.shrink.push(if kept.is_empty() {
+                object.delete(Kind::Pool)
+            } else {
+                apply(&shard.name, &kept)
+            });
         }
         let stands = object.spec["autoAssign"] == json!(false) && object.spec["avoidBuggyIPs"] != json!(true);
         if gains || (!stands && !loses) {

@@ -235,4 +235,4 @@ fn hash(text: &str, salt: u64) -> u32 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(in crate::announcers::metallb) mod tests;

@@ -17,7 +17,7 @@ use crate::announcers::metallb::{MANAGED_BY, Trouble};
 const GROUP: &str = "metallb.io";
 
 /// A read takes no longer.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Objects a page of a list.
 const PAGE: u32 = 500;
