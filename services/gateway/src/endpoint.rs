@@ -16,8 +16,10 @@
 mod candidate;
 pub(crate) mod cluster;
 mod decide;
+mod events;
 mod file;
 mod metrics;
+pub(crate) mod objects;
 mod ports;
 mod rank;
 mod run;
@@ -69,6 +71,8 @@ pub struct AgentConfig {
     pub refresh: Duration,
     /// What each rank waits longer.
     pub rank_step: Duration,
+    /// Holders are judged by their own addresses alone, and the endpoint's is not probed: machines carry it themselves.
+    pub own_addresses_only: bool,
     /// Where the last candidates are kept.
     pub candidates_file: Option<PathBuf>,
     /// The external Service, `namespace` and name, for events.
@@ -82,6 +86,7 @@ impl AgentConfig {
             port: self.port,
             step: self.rank_step,
             refresh: self.refresh,
+            own_addresses_only: self.own_addresses_only,
         }
     }
 }
@@ -156,11 +161,12 @@ pub async fn start_agent(
     context: &Context,
 ) -> Result<Routes, ConnectError> {
     let (client, _) = connect(config.kubeconfig.as_deref()).await?;
-    let view = cluster::watch_cluster(&client, &config.node_selector, &config.node_prefix, context);
-    let witness = Arc::new(cluster::Events {
+    let (nodes, view) = cluster::watch_cluster(&client, &config.node_selector, &config.node_prefix, context);
+    let witness = Arc::new(events::Events {
         client,
         node: config.node.clone(),
         service: config.service.clone(),
+        nodes,
         clock: Arc::clone(&context.clock),
         tasks: context.tasks.clone(),
     });

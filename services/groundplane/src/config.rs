@@ -157,6 +157,10 @@ impl Config {
         problems.extend(self.gateway(None).validate().into_iter().map(under("gateway")));
         problems.extend(
             self.endpoint
+                .missing_capability(self.driver, &self.remote.capabilities),
+        );
+        problems.extend(
+            self.endpoint
                 .validate(self.driver)
                 .into_iter()
                 .map(under("endpoint")),
@@ -196,6 +200,7 @@ impl Config {
             node_prefix: self.gateway.node_prefix.clone(),
             refresh: endpoint.refresh.0,
             rank_step: endpoint.rank_step.0,
+            own_addresses_only: endpoint.health_check_use_host_ip,
             candidates_file: endpoint.candidates_file.clone(),
             service: endpoint.service(),
         })

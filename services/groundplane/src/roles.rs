@@ -306,7 +306,8 @@ impl Process {
             "no API endpoint is configured that an agent could move; write `endpoint.tag` or `endpoint.address`, or run no agent",
         )?;
         let health = self.inside("health", self.health().await?).await?;
-        let eip = self.inside("eip", self.eip(None).await?).await?;
+        let eip = groundplane_eip::start_endpoint(&self.cloud()?, &self.context);
+        let eip = self.inside("eip", eip).await?;
         info!(
             node = config.node,
             "the API endpoint is watched, and moved when its holder dies"

@@ -318,7 +318,7 @@ impl EndpointWorld {
     /// The configuration of agent `number`.
     fn config(&self, number: usize) -> Result<String> {
         Ok(format!(
-            "cluster: {name:?}\n{driver}endpoint:\n  tag: {name:?}\n  port: {port}\n  nodePort: {port}\n  refresh: 1s\n  \
+            "cluster: {name:?}\n{driver}endpoint:\n  tag: {name:?}\n  port: {port}\n  nodePort: {port}\n  \
              candidatesFile: {candidates}\n{endpoint}\
              health:\n  probe: {{caFile: {authority}, serverName: {SERVER_NAME}}}\n{health}gateway:\n  kubeconfig: {kubeconfig}\n",
             name = self.name,

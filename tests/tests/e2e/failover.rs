@@ -23,6 +23,11 @@ fn options() -> EndpointOptions {
     EndpointOptions::default().health(PATIENT)
 }
 
+/// Agents that read the holder every second, where a person changes it behind their backs, and no probe tells of it.
+fn watchful() -> EndpointOptions {
+    options().endpoint("  refresh: 1s\n")
+}
+
 fn fault((method, route): (&str, &str), action: Action) -> FaultRule {
     FaultRule::on(method, route, action)
 }
@@ -162,7 +167,7 @@ async fn an_endpoint_without_a_holder_finds_one_and_others_may_go() -> Result<()
 /// one assignment is left, they go on.
 #[tokio::test]
 async fn two_assignments_are_left_to_a_person() -> Result<()> {
-    let world = options().start("beside").await?;
+    let world = watchful().start("beside").await?;
     let beside = world.project().assign_beside(world.device(1), world.address());
     world
         .says(2, "that there are two", |status| !status.problem.is_empty())
@@ -329,4 +334,56 @@ async fn an_agent_that_starts_during_the_outage_remembers() -> Result<()> {
         .await?;
     assert_eq!(said.candidates_from, "file");
     went(&world, &[0, 2])
+}
+
+/// The cloud is away when agents start: they are ready all the same, since replacing them would not help, and a rollout waits for each;
+/// what they cannot do is told. Once the cloud is there, they act.
+#[tokio::test]
+async fn agents_are_ready_while_the_cloud_is_away() -> Result<()> {
+    let mut world = options().start_without_agents("cloud-away").await?;
+    world.hold(0);
+    let away = FaultRule::new(Action::status(503));
+    world.project().fault(away);
+    for number in 0..3 {
+        world.start_agent(number)?;
+    }
+    for number in 0..3 {
+        let agent = world.agent(number)?;
+        agent.ready().await?;
+        let url = format!("http://{}/metrics", agent.address("admin").await?);
+        let http = reqwest::Client::builder().no_proxy().build()?;
+        eventually("it tells that it could move nothing", async || {
+            let told = http.get(&url).send().await?.text().await?;
+            ensure!(told.contains("\ngroundplane_agent_endpoint_degraded 1\n"), "{told}");
+            Ok(())
+        })
+        .await?;
+        world
+            .says(number, "that it cannot read it", |status| !status.problem.is_empty())
+            .await?;
+    }
+    world.project().clear_faults();
+    settled(&world, 0).await?;
+    world.die(0).await?;
+    let next = world.leaves(&[0]).await?;
+    went(&world, &[0, next])
+}
+
+/// A moved endpoint is told on the node that got it, under its UID, so that `kubectl describe` finds it; kubelet's way is the name.
+#[tokio::test]
+async fn a_move_is_told_on_the_node_that_got_it() -> Result<()> {
+    let world = options().start("told").await?;
+    world.die(0).await?;
+    let next = world.leaves(&[0]).await?;
+    let node = world.nodes(next)?.get(&world.node_name(next)).await?;
+    let uid = node.metadata.uid.context("it has no uid")?;
+    let client = world.plane.connection(next)?.client(User::Admin)?;
+    let events = Api::<k8s_openapi::api::core::v1::Event>::namespaced(client, "default");
+    let mine = ListParams::default().fields(&format!("involvedObject.uid={uid},reason=EndpointMoved"));
+    eventually("the move is told", async || {
+        let told = events.list(&mine).await?.items;
+        ensure!(told.len() == 1, "{told:?}");
+        Ok(())
+    })
+    .await
 }

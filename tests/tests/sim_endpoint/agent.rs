@@ -80,6 +80,7 @@ pub(crate) async fn start(world: &World, machine: usize) -> Result<(), Failure> 
         node_prefix: String::new(),
         refresh: REFRESH,
         rank_step: STEP,
+        own_addresses_only: world.own_addresses_only(),
         candidates_file: Some(file),
         service: None,
     };
@@ -88,8 +89,8 @@ pub(crate) async fn start(world: &World, machine: usize) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Between two reads where nothing happens.
-const REFRESH: Duration = Duration::from_secs(10);
+/// Between two reads where nothing happens: the default.
+const REFRESH: Duration = Duration::from_secs(60);
 /// What one rank waits longer than the one before.
 pub(crate) const STEP: Duration = Duration::from_millis(500);
 
@@ -349,6 +350,20 @@ impl EipService for Watched {
         &self,
         _: Request<eip::ReleaseAddressRequest>,
     ) -> Result<Response<eip::ReleaseAddressResponse>, Status> {
+        no()
+    }
+
+    async fn audit_addresses(
+        &self,
+        _: Request<eip::AuditAddressesRequest>,
+    ) -> Result<Response<eip::AuditAddressesResponse>, Status> {
+        no()
+    }
+
+    async fn reclaim_addresses(
+        &self,
+        _: Request<eip::ReclaimAddressesRequest>,
+    ) -> Result<Response<eip::ReclaimAddressesResponse>, Status> {
         no()
     }
 

@@ -70,6 +70,8 @@ pub(crate) struct Plan {
     pub(crate) atomic: bool,
     /// On each machine, the endpoint's address leads to an API server that works, whoever holds it.
     pub(crate) proxied: bool,
+    /// That address is therefore not probed.
+    pub(crate) own_addresses_only: bool,
     /// How long an API server takes to be unready once its store has lost the majority.
     pub(crate) grace: Duration,
     /// Who holds it at first.
@@ -93,11 +95,13 @@ impl Plan {
             machines,
             atomic: random.bool(),
             proxied: random.u8(..4) == 0,
+            own_addresses_only: false,
             grace: Duration::from_millis(random.u64(200..5_000)),
             holder: (random.u8(..10) < 8).then(|| random.usize(..machines)),
             events: Vec::new(),
             lost: Vec::new(),
         };
+        plan.own_addresses_only = plan.proxied && random.bool();
         for _ in 0..random.usize(2..10) {
             let at = millis(&mut random, 500..25_000);
             plan.happens(&mut random, at);
@@ -203,6 +207,7 @@ impl fmt::Display for Plan {
             machines,
             atomic,
             proxied,
+            own_addresses_only,
             grace,
             holder,
             events,
@@ -210,7 +215,7 @@ impl fmt::Display for Plan {
         } = self;
         writeln!(
             f,
-            "seed {seed}: {machines} machines, atomic {atomic}, proxied {proxied}, grace {grace:?}, held by {holder:?}"
+            "seed {seed}: {machines} machines, atomic {atomic}, proxied {proxied}, own addresses only {own_addresses_only}, grace {grace:?}, held by {holder:?}"
         )?;
         for (at, action) in events {
             writeln!(f, "  {:>8.3} s  {action:?}", at.as_secs_f64())?;

@@ -196,6 +196,11 @@ impl World {
         self.state.lock()
     }
 
+    /// Is the endpoint's own address not probed?
+    pub(crate) fn own_addresses_only(&self) -> bool {
+        self.plan.own_addresses_only
+    }
+
     /// When the run began.
     pub(crate) fn began(&self) -> Instant {
         self.began

@@ -2,9 +2,11 @@
 //!
 //! Moves nothing; agents do. It lets kube-proxy lead the endpoint's address and port to the API servers that are ready, without anything
 //! being set up on the machines. Written by server-side apply without force, and only where something differs: what another manager
-//! has taken over stays as that one wants it, with a word in the log.
+//! has taken over stays as that one wants it, with a word in the log. What an older controller has left under this name is taken over
+//! (`takeover`): the Service as it is, with its cluster address; its slices once ours are there.
 
 mod plan;
+mod takeover;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -12,22 +14,28 @@ use std::sync::Arc;
 
 use groundplane_proto::eip::v1::GetEndpointRequest;
 use groundplane_runtime::Context;
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::core::v1::{Endpoints, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Api;
 use kube::api::ListParams;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use crate::cluster::{Change, Index, OnChange, Part, WriteError, Writer, follow};
+use crate::cluster::{Change, OnChange, Part, WriteError, Writer, follow};
 use crate::config::ExternalService;
 use crate::endpoint::ApiServer;
-use crate::endpoint::cluster::{ServerSlice, server_slices};
+use crate::endpoint::cluster::server_slices;
+use crate::endpoint::objects::{ServerSlice, all_servers};
 use crate::gateway::Gateway;
 use plan::{External, MANAGED_BY, covers};
+use takeover::Former;
+
+/// Who looks after slices that mirror an `Endpoints` object, and which label says so.
+const MIRRORING: &str = "endpointslicemirroring-controller.k8s.io";
+const MANAGER_LABEL: &str = "endpointslice.kubernetes.io/managed-by";
 
 /// A call to the API server that reads takes no longer.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
@@ -55,22 +63,26 @@ pub(crate) fn start(gateway: &Arc<Gateway>, writer: Writer, context: &Context) {
         return;
     };
     let client = gateway.cluster.client.clone();
-    let slices: Index<ServerSlice> = Index::new(1);
     let changed = Arc::new(Notify::new());
     let wake = Arc::clone(&changed);
     let on_change: OnChange<ServerSlice> = Arc::new(move |_: &Change<ServerSlice>| wake.notify_one());
     let scope = server_slices(&client);
     context.tasks.spawn(
         "watch",
-        follow(scope, slices.clone(), on_change, gateway.stopping.clone()),
+        follow(
+            scope,
+            gateway.servers.clone(),
+            on_change,
+            gateway.stopping.clone(),
+        ),
     );
     let keeper = Keeper {
         services: Api::namespaced(client.clone(), &config.namespace),
-        owned: Api::namespaced(client, &config.namespace),
+        owned: Api::namespaced(client.clone(), &config.namespace),
+        endpoints: Api::namespaced(client, &config.namespace),
         gateway: Arc::clone(gateway),
         writer,
         config,
-        slices,
         changed,
         address: None,
     };
@@ -81,10 +93,10 @@ struct Keeper {
     gateway: Arc<Gateway>,
     writer: Writer,
     config: ExternalService,
-    slices: Index<ServerSlice>,
     changed: Arc<Notify>,
     services: Api<Service>,
     owned: Api<EndpointSlice>,
+    endpoints: Api<Endpoints>,
     /// The endpoint, and when it was asked for.
     address: Option<(IpAddr, Instant)>,
 }
@@ -96,7 +108,7 @@ impl Keeper {
         loop {
             tokio::select! {
                 () = stopping.cancelled() => return,
-                () = async { leader.acquired().await; self.slices.synced().await; } => {}
+                () = async { leader.acquired().await; self.gateway.servers.synced().await; } => {}
             }
             tokio::select! {
                 () = stopping.cancelled() => return,
@@ -114,14 +126,8 @@ impl Keeper {
     }
 
     async fn ensure(&mut self) -> Result<(), EnsureError> {
-        let mut servers: Vec<ApiServer> = self
-            .slices
-            .all()
-            .iter()
-            .flat_map(|slice| slice.servers().to_vec())
-            .collect();
-        servers.sort_unstable();
-        servers.dedup();
+        let slices = self.gateway.servers.all();
+        let servers: Vec<ApiServer> = all_servers(slices.iter().map(Arc::as_ref));
         if servers.is_empty() {
             // An API server has just said so, and so there is one.
             debug!("default/kubernetes has no ready API server; the external Service stays as it is");
@@ -129,14 +135,20 @@ impl Keeper {
         }
         let address = self.address().await?;
         let config = self.config.clone();
+        let present = self.adopt(&config.name).await?;
+        let spec = present.as_ref().and_then(|service| service.spec.as_ref());
+        let is_classless = spec.is_some_and(|spec| {
+            spec.type_.as_deref() == Some("LoadBalancer") && spec.load_balancer_class.is_none()
+        });
         let external = External {
             namespace: &config.namespace,
             name: &config.name,
             address,
             port: config.port,
             servers: &servers,
+            is_classless,
         };
-        self.ensure_service(&external).await?;
+        self.ensure_service(&external, present.as_ref()).await?;
         self.ensure_slices(&external).await
     }
 
@@ -165,8 +177,47 @@ impl Keeper {
         Ok(address)
     }
 
-    async fn ensure_service(&self, external: &External<'_>) -> Result<(), EnsureError> {
-        let there = json(read(self.services.get_opt(external.name)).await?.as_ref());
+    /// The Service as it is, its fields ours where an older controller had left them.
+    async fn adopt(&self, name: &str) -> Result<Option<Service>, EnsureError> {
+        let Some(present) = read(self.services.get_opt(name)).await? else {
+            return Ok(None);
+        };
+        let entries = present.metadata.managed_fields.as_deref().unwrap_or_default();
+        let fields = match takeover::former(entries) {
+            Former::Nobodys => return Ok(Some(present)),
+            Former::Disputed(who) => {
+                warn!(
+                    service = name,
+                    who,
+                    "an older controller still writes the external Service, which groundplane keeps: stop it"
+                );
+                return Ok(Some(present));
+            }
+            Former::Left(fields) => fields,
+        };
+        let patch = json!({ "metadata": {
+            "resourceVersion": present.metadata.resource_version,
+            "managedFields": fields,
+        }});
+        match self.writer.merge(&self.services, "services", name, patch).await {
+            Ok(taken) => {
+                info!(service = name, "taken over from an older controller");
+                Ok(Some(taken))
+            }
+            Err(WriteError::NotLeader) => Ok(Some(present)),
+            Err(source) => Err(EnsureError::Write {
+                what: format!("Service {name}"),
+                source: Box::new(source),
+            }),
+        }
+    }
+
+    async fn ensure_service(
+        &self,
+        external: &External<'_>,
+        present: Option<&Service>,
+    ) -> Result<(), EnsureError> {
+        let there = json(present);
         let name = format!("Service {}/{}", external.namespace, external.name);
         for (part, wanted) in [
             (Part::Main, external.service()),
@@ -185,13 +236,12 @@ impl Keeper {
     }
 
     async fn ensure_slices(&self, external: &External<'_>) -> Result<(), EnsureError> {
-        let selector = format!(
-            "kubernetes.io/service-name={},endpointslice.kubernetes.io/managed-by={MANAGED_BY}",
-            external.name
-        );
-        let there = read(self.owned.list(&ListParams::default().labels(&selector)))
-            .await?
-            .items;
+        let selector = format!("kubernetes.io/service-name={}", external.name);
+        let all = read(self.owned.list(&ListParams::default().labels(&selector))).await?;
+        let (there, others): (Vec<_>, Vec<_>) = all
+            .items
+            .into_iter()
+            .partition(|slice| managed_by(slice) == Some(MANAGED_BY));
         let wanted = external.slices();
         for (name, slice) in &wanted {
             let present = there
@@ -213,8 +263,36 @@ impl Keeper {
                 told(&format!("EndpointSlice {stale}"), removed)?;
             }
         }
+        self.clear(external.name, &others).await
+    }
+
+    /// Removes what an older controller has left beside our slices: it would lead to API servers of yesterday.
+    async fn clear(&self, service: &str, others: &[EndpointSlice]) -> Result<(), EnsureError> {
+        let left = others.iter().filter(|slice| {
+            let entries = slice.metadata.managed_fields.as_deref();
+            takeover::is_left(entries.unwrap_or_default())
+        });
+        for name in left.filter_map(|slice| slice.metadata.name.as_ref()) {
+            let removed = self.writer.remove(&self.owned, "endpointslices", name).await;
+            told(&format!("EndpointSlice {name}"), removed)?;
+        }
+        if !others.iter().any(|slice| managed_by(slice) == Some(MIRRORING)) {
+            return Ok(());
+        }
+        let mirrored = read(self.endpoints.get_metadata_opt(service)).await?;
+        let entries = mirrored.and_then(|mirrored| mirrored.metadata.managed_fields);
+        if takeover::is_left(&entries.unwrap_or_default()) {
+            let removed = self.writer.remove(&self.endpoints, "endpoints", service).await;
+            told(&format!("Endpoints {service}"), removed)?;
+        }
         Ok(())
     }
+}
+
+/// Who says that it looks after a slice.
+fn managed_by(slice: &EndpointSlice) -> Option<&str> {
+    let labels = slice.metadata.labels.as_ref()?;
+    labels.get(MANAGER_LABEL).map(String::as_str)
 }
 
 /// Says what was written.

@@ -10,7 +10,12 @@
 //! Invariants, each after every step: nothing is moved but by a verdict that stands, told by a stream that is live, about the assignment
 //! that was read last, after the wait was over; never while the holder was seen ready and is to stay, and never to a machine that was
 //! seen not to be; nothing while several machines hold the endpoint. One call at a time.
+//!
+//! Who holds the endpoint is read seldom where nothing happens (`refresh`), and at once where an address begins to miss its probes, or
+//! answers again: it may have moved meanwhile, and misses of a machine that nobody takes for the holder lead nowhere. Such looks follow
+//! each other, and any other read, no sooner than [`LOOK`], and less and less often while they find nothing new.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
@@ -22,6 +27,9 @@ use super::values::{Effect, Failure, Holding, Order, Question, Record, Report, S
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Longest pause while a verdict stands: nobody may hold the endpoint.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// From one read to the next that is made only because of what probes say. It doubles with each that finds nothing new.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// A verdict that is acted on.
 #[derive(Clone, Debug)]
@@ -74,7 +82,14 @@ pub(super) struct Decider {
     reading: bool,
     /// Another one is wanted after it.
     again: bool,
-    missing: bool,
+    /// What missed its probes when it was told of last: nodes, and the endpoint by an empty name.
+    missing: BTreeSet<String>,
+    /// When a read is due because of what probes say.
+    look: Option<Instant>,
+    /// Of those, how many in a row found nothing new.
+    fruitless: u32,
+    /// When the last read began.
+    looked: Option<Instant>,
     failures: u32,
     next_read: Instant,
     problem: Option<String>,
@@ -97,7 +112,10 @@ impl Decider {
             phase: Phase::Idle,
             reading: false,
             again: false,
-            missing: false,
+            missing: BTreeSet::new(),
+            look: None,
+            fruitless: 0,
+            looked: None,
             failures: 0,
             next_read: now,
             problem: None,
@@ -151,7 +169,8 @@ impl Decider {
             Phase::Waiting(until, _) => Some(*until),
             _ => None,
         };
-        let read = (!self.reading && !matches!(self.phase, Phase::Moving(_))).then_some(self.next_read);
+        let next = self.look.map_or(self.next_read, |look| look.min(self.next_read));
+        let read = (!self.reading && !matches!(self.phase, Phase::Moving(_))).then_some(next);
         wait.into_iter().chain(read).min()
     }
 
@@ -196,13 +215,10 @@ impl Decider {
             return Vec::new();
         }
         let mut effects = Vec::new();
-        let holder = self.holder().map(|holder| holder.node.clone());
-        let missing = report
-            .observations
-            .iter()
-            .any(|seen| seen.misses > 0 && (seen.node.is_empty() || Some(&seen.node) == holder.as_ref()));
-        if missing && !self.missing && matches!(self.phase, Phase::Idle) {
-            effects.extend(self.read());
+        let missing = report.observations.iter().filter(|seen| seen.misses > 0);
+        let missing: BTreeSet<String> = missing.map(|seen| seen.node.clone()).collect();
+        if missing != self.missing && matches!(self.phase, Phase::Idle) {
+            effects.extend(self.look(now));
         }
         self.missing = missing;
         let number = report.verdict;
@@ -279,23 +295,41 @@ impl Decider {
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Waiting(until, verdict) if until <= now => {
                 self.phase = Phase::Reading(verdict);
-                return self.read();
+                return self.read(now);
             }
             phase => self.phase = phase,
         }
-        if !self.reading && self.next_read <= now && !matches!(self.phase, Phase::Moving(_)) {
-            return self.read();
+        if self.reading || matches!(self.phase, Phase::Moving(_)) {
+            return Vec::new();
+        }
+        if self.look.is_some_and(|due| due <= now) {
+            self.fruitless = self.fruitless.saturating_add(1);
+            return self.read(now);
+        }
+        if self.next_read <= now {
+            self.fruitless = 0;
+            return self.read(now);
         }
         Vec::new()
     }
 
-    fn read(&mut self) -> Vec<Effect> {
+    /// What probes say may mean that the endpoint has moved: it is read as soon as that is allowed.
+    fn look(&mut self, now: Instant) -> Vec<Effect> {
+        let pause = LOOK.saturating_mul(2_u32.saturating_pow(self.fruitless));
+        let pause = pause.min(self.settings.refresh);
+        self.look = Some(self.looked.map_or(now, |looked| looked + pause));
+        self.tick(now)
+    }
+
+    fn read(&mut self, now: Instant) -> Vec<Effect> {
         if self.reading {
             // Its answer may be older than the question.
             self.again = true;
             return Vec::new();
         }
         self.reading = true;
+        self.look = None;
+        self.looked = Some(now);
         vec![Effect::Read]
     }
 
@@ -303,7 +337,7 @@ impl Decider {
     pub(super) fn was_read(&mut self, answer: Result<Holding, Failure>, now: Instant) -> Vec<Effect> {
         self.reading = false;
         if std::mem::take(&mut self.again) {
-            return self.read();
+            return self.read(now);
         }
         match answer {
             Ok(holding) => {
@@ -342,6 +376,7 @@ impl Decider {
         if !changed {
             return Vec::new();
         }
+        self.fruitless = 0;
         let mut effects = if moved { vec![Effect::Remember] } else { Vec::new() };
         // The machine of a node that is gone was a candidate for as long as it held the endpoint only; the next look at the cluster
         // leaves it out.
@@ -361,6 +396,7 @@ impl Decider {
             holder_unknown: holder.is_none() && (held || holding.is_none()),
             holder,
             candidates: self.candidates.clone(),
+            own_addresses_only: self.settings.own_addresses_only,
             revision: self.revision,
         };
         if self.candidates.is_empty() || self.asked.as_ref() == Some(&question) {
@@ -461,7 +497,7 @@ impl Decider {
         let first = verdict.failures == 0;
         if !matches!(outcome, Err(Failure::Unanswered(_))) {
             let mut effects = vec![Effect::Tell(record)];
-            effects.extend(self.read());
+            effects.extend(self.read(now));
             return effects;
         }
         let wait = pause(verdict.failures);

@@ -4,6 +4,7 @@ use groundplane_runtime::Metrics;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
 use super::values::Record;
@@ -19,6 +20,8 @@ struct Outcome {
 /// Counters of an agent.
 #[derive(Clone, Debug)]
 pub(super) struct AgentMetrics {
+    reads: Family<Outcome, Counter>,
+    degraded: Gauge,
     verdicts: Counter,
     moves: Family<Outcome, Counter>,
     detection: Histogram,
@@ -28,12 +31,24 @@ pub(super) struct AgentMetrics {
 impl AgentMetrics {
     pub(super) fn register(metrics: &Metrics) -> Self {
         let new = Self {
+            reads: Family::default(),
+            degraded: Gauge::default(),
             verdicts: Counter::default(),
             moves: Family::default(),
             detection: Histogram::new(SECONDS),
             took: Histogram::new(SECONDS),
         };
         metrics.register(|registry| {
+            registry.register(
+                "agent_endpoint_reads",
+                "Reads of the API endpoint's holder, by how they ended",
+                new.reads.clone(),
+            );
+            registry.register(
+                "agent_endpoint_degraded",
+                "1 while the API endpoint cannot be read from the cloud, and so could not be moved; else 0",
+                new.degraded.clone(),
+            );
             registry.register(
                 "agent_endpoint_verdicts",
                 "Verdicts that the API endpoint should move, as this agent heard them",
@@ -56,6 +71,12 @@ impl AgentMetrics {
             );
         });
         new
+    }
+
+    pub(super) fn read(&self, answered: bool) {
+        let outcome = if answered { "read" } else { "failed" };
+        self.reads.get_or_create(&Outcome { outcome }).inc();
+        self.degraded.set(i64::from(!answered));
     }
 
     pub(super) fn judged(&self) {

@@ -161,6 +161,7 @@ fn request(question: Question) -> health::WatchEndpointRequest {
             .collect(),
         revision: question.revision,
         holder_unknown: question.holder_unknown,
+        own_addresses_only: question.own_addresses_only,
     }
 }
 

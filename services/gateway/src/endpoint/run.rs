@@ -38,6 +38,9 @@ const QUEUE: usize = 8;
 /// Moves that are remembered.
 const MOVES: usize = 16;
 
+/// Why an agent is not ready that knows no candidate.
+const UNKNOWN: &str = "neither the cluster nor a file has told who could hold the API endpoint";
+
 /// What happened.
 enum Input {
     Read(Result<Holding, Failure>),
@@ -63,6 +66,8 @@ pub(super) struct Agent {
     clock: Arc<dyn Clock>,
     tasks: Tasks,
     read_at: Option<Timestamp>,
+    /// Why the last read failed; `None`: it did not.
+    unread: Option<Failure>,
     moves: Moves,
     from_file: bool,
     problem: Option<String>,
@@ -90,15 +95,14 @@ impl Agent {
             clock: Arc::clone(&context.clock),
             tasks: context.tasks.clone(),
             read_at: None,
+            unread: None,
             moves: VecDeque::new(),
             from_file: false,
             problem: None,
             writing: Arc::default(),
             written: 0,
         };
-        agent
-            .component
-            .not_ready("neither the cluster nor a file has told who could hold the API endpoint");
+        agent.component.not_ready(UNKNOWN);
         if let Some(remembered) = remembered.filter(|remembered| Some(remembered.endpoint) == known) {
             info!(
                 candidates = remembered.candidates.len(),
@@ -156,10 +160,7 @@ impl Agent {
         let now = Instant::now().into_std();
         match input {
             Input::Read(answer) => {
-                match &answer {
-                    Ok(_) => self.read_at = Some(self.clock.now()),
-                    Err(failure) => warn!(error = failure.text(), "the API endpoint cannot be read"),
-                }
+                self.note(&answer);
                 let effects = self.decider.was_read(answer, now);
                 self.carry_out(effects);
                 // Its address may have become known, and a holder that is none any more is no candidate.
@@ -167,6 +168,26 @@ impl Agent {
                 Vec::new()
             }
             Input::Moved(outcome) => self.decider.was_moved(&outcome, now),
+        }
+    }
+
+    /// Takes note of how a read ended. While they fail, nothing could be moved: told, but no reason to be replaced.
+    fn note(&mut self, answer: &Result<Holding, Failure>) {
+        self.metrics.read(answer.is_ok());
+        match answer {
+            Ok(_) => {
+                self.read_at = Some(self.clock.now());
+                if self.unread.take().is_some() {
+                    info!("the API endpoint can be read again");
+                }
+            }
+            Err(failure) => {
+                warn!(
+                    error = failure.text(),
+                    "the API endpoint cannot be read, and could not be moved"
+                );
+                self.unread = Some(failure.clone());
+            }
         }
     }
 
@@ -266,12 +287,26 @@ impl Agent {
         self.tasks.spawn("candidates file", store(turn, path, remembered));
     }
 
+    /// Why this agent is of no use, where that is so for a reason that lies with it, and not with a cloud that is away: agents are
+    /// replaced one by one, and each waits until the one before it is ready, which must not take until the end of an outage.
+    ///
+    /// Of use is who knows the machines that could hold the endpoint. Where its address is not known yet, which only the cloud could
+    /// tell, any machine of the cluster will do. Whom the cloud refuses from the beginning has a wrong tag or token, and is not: those
+    /// that are not replaced yet may have better ones.
+    fn unready(&self) -> Option<String> {
+        if let (None, Some(Failure::Refused(why))) = (self.read_at, &self.unread) {
+            return Some(format!("the cloud refuses to tell of the API endpoint: {why}"));
+        }
+        let told = self.ports.cluster.borrow();
+        let waits =
+            self.decider.address().is_none() && told.as_ref().is_some_and(|view| !view.machines.is_empty());
+        (self.decider.candidates().is_empty() && !waits).then(|| UNKNOWN.to_owned())
+    }
+
     fn publish(&self) {
-        if self.decider.candidates().is_empty() {
-            self.component
-                .not_ready("neither the cluster nor a file has told who could hold the API endpoint");
-        } else {
-            self.component.ready();
+        match self.unready() {
+            Some(why) => self.component.not_ready(why),
+            None => self.component.ready(),
         }
         let ranks = self.decider.candidates().iter();
         let status = Status {
@@ -348,7 +383,10 @@ async fn listen(
         if tell.send(Heard::Lost).await.is_err() {
             return;
         }
-        tokio::time::sleep(PAUSES.pause(failures)).await;
+        tokio::select! {
+            () = stopping.cancelled() => return,
+            () = tokio::time::sleep(PAUSES.pause(failures)) => {}
+        }
         failures = failures.saturating_add(1);
     }
 }

@@ -74,6 +74,8 @@ pub struct Question {
     pub holder_unknown: bool,
     /// Who could.
     pub candidates: Vec<Candidate>,
+    /// The endpoint's own address is not to be probed.
+    pub own_addresses_only: bool,
     /// Number of this request.
     pub revision: u64,
 }
@@ -156,4 +158,6 @@ pub(super) struct Settings {
     pub(super) step: Duration,
     /// Between two reads where nothing happens.
     pub(super) refresh: Duration,
+    /// The endpoint's own address says nothing, since machines carry it themselves.
+    pub(super) own_addresses_only: bool,
 }

@@ -6,17 +6,8 @@ use groundplane_proto::eip::v1::GetEndpointRequest;
 use groundplane_proto::gateway::v1 as pb;
 
 use super::GatewayError;
-use crate::cluster::objects::{AddressType, NodeObject};
-use crate::endpoint::{ClusterView, Machine, overview};
+use crate::endpoint::{ClusterView, overview};
 use crate::gateway::Gateway;
-
-/// Nodes with one of these are of the control plane.
-const ROLES: [&str; 2] = [
-    "node-role.kubernetes.io/control-plane",
-    "node-role.kubernetes.io/master",
-];
-/// The taint of a node that is cordoned.
-const CORDONED: &str = "node.kubernetes.io/unschedulable";
 
 pub(super) async fn status(gateway: &Gateway) -> Result<pb::GetEndpointStatusResponse, GatewayError> {
     let Some(external) = &gateway.config.external else {
@@ -55,18 +46,8 @@ pub(super) async fn status(gateway: &Gateway) -> Result<pb::GetEndpointStatusRes
         return Ok(answer);
     };
     answer.address = SocketAddr::new(address, external.port).to_string();
-    let view = ClusterView {
-        machines: gateway
-            .cluster
-            .nodes
-            .index
-            .all()
-            .iter()
-            .filter(|node| ROLES.iter().any(|role| node.labels.get(role).is_some()))
-            .map(|node| machine(node))
-            .collect(),
-        servers: Vec::new(),
-    };
+    let nodes = gateway.cluster.nodes.index.all();
+    let view = ClusterView::of(&nodes, &external.node_selector, &gateway.servers.all());
     let (candidates, holder) = overview(&view, address, external.node_port, &read.holder);
     if let Some(holder) = holder {
         answer.holder = holder;
@@ -84,22 +65,4 @@ pub(super) async fn status(gateway: &Gateway) -> Result<pb::GetEndpointStatusRes
         });
     answer.candidates = rows.collect();
     Ok(answer)
-}
-
-fn machine(node: &NodeObject) -> Machine {
-    let of = |kind: AddressType| {
-        let addresses = node.addresses.iter();
-        addresses
-            .filter(move |address| address.kind == kind)
-            .filter_map(|address| address.address.parse().ok())
-    };
-    Machine {
-        node: node.name().to_owned(),
-        provider_id: node.provider_id.to_string(),
-        addresses: of(AddressType::InternalIp)
-            .chain(of(AddressType::ExternalIp))
-            .collect(),
-        cordoned: node.taint(CORDONED).is_some(),
-        deleting: node.deleting,
-    }
 }

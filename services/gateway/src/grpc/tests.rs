@@ -191,26 +191,85 @@ async fn without_an_endpoint_there_is_nothing_to_tell() {
     assert_eq!(answer.unwrap_err().code(), Code::FailedPrecondition);
 }
 
-/// A gateway tells who holds the endpoint and who could, by name, and probes nobody.
-#[tokio::test]
-async fn a_gateway_knows_who_holds_the_endpoint() {
-    let world = World::new(Config {
+fn with_endpoint(node_port: Option<u16>, node_selector: &str) -> World {
+    World::new(Config {
         external: Some(crate::config::ExternalService {
             namespace: "kube-system".to_owned(),
             name: "external".to_owned(),
             address: None,
             port: 443,
-            node_port: Some(7443),
+            node_port,
+            node_selector: node_selector.to_owned(),
         }),
         ..Config::default()
-    });
-    for (name, role) in [("a", "node-role.kubernetes.io/control-plane"), ("b", "worker")] {
+    })
+}
+
+fn control_node(world: &World, name: &str, address: &str, role: &str, cordoned: bool) {
+    world.node(json!({
+        "metadata": { "name": name, "labels": { role: "" } },
+        "spec": { "providerID": format!("cloud://{name}"), "unschedulable": cordoned },
+        "status": { "addresses": [{ "type": "InternalIP", "address": address }] },
+    }));
+}
+
+/// E74: as agents see it: the port is the one of `default/kubernetes`, of whoever is not in it that of the others; and cordoned is what
+/// the node says of itself, whether the taint is there by now or not.
+#[tokio::test]
+async fn a_gateway_sees_candidates_as_agents_do() {
+    let world = with_endpoint(None, "role in (api)");
+    for (name, address, cordoned) in [("a", "10.0.0.1", false), ("b", "10.0.0.2", true)] {
         world.node(json!({
-            "metadata": { "name": name, "labels": { role: "" } },
-            "spec": { "providerID": format!("cloud://{name}") },
-            "status": { "addresses": [{ "type": "InternalIP", "address": "10.0.0.1" }] },
+            "metadata": { "name": name, "labels": { "role": "api" } },
+            "spec": { "providerID": format!("cloud://{name}"), "unschedulable": cordoned },
+            "status": { "addresses": [{ "type": "InternalIP", "address": address }] },
         }));
     }
+    control_node(
+        &world,
+        "c",
+        "10.0.0.3",
+        "node-role.kubernetes.io/control-plane",
+        false,
+    );
+    let slice = json!({
+        "metadata": { "name": "kubernetes", "namespace": "default", "uid": "s1", "resourceVersion": "1" },
+        "addressType": "IPv4",
+        "endpoints": [{ "addresses": ["10.0.0.1"] }],
+        "ports": [{ "name": "https", "port": 8443 }],
+    });
+    world
+        .gateway
+        .servers
+        .apply(serde_json::from_value(slice).unwrap());
+    let answer = api(&world)
+        .get_endpoint_status(Request::new(pb::GetEndpointStatusRequest {}))
+        .await
+        .unwrap()
+        .into_inner();
+    let seen: Vec<_> = answer
+        .candidates
+        .iter()
+        .map(|one| (one.node.as_str(), one.address.as_str(), one.cordoned))
+        .collect();
+    assert_eq!(
+        seen,
+        [("a", "10.0.0.1:8443", false), ("b", "10.0.0.2:8443", true)]
+    );
+}
+
+/// A gateway tells who holds the endpoint and who could, by name, and probes nobody.
+#[tokio::test]
+async fn a_gateway_knows_who_holds_the_endpoint() {
+    let world = with_endpoint(Some(7443), "");
+    control_node(
+        &world,
+        "a",
+        "10.0.0.1",
+        "node-role.kubernetes.io/control-plane",
+        false,
+    );
+    control_node(&world, "b", "10.0.0.1", "worker", false);
     let answer = api(&world)
         .get_endpoint_status(Request::new(pb::GetEndpointStatusRequest {}))
         .await

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use groundplane_cloud::{DriverName, EndpointSelector};
+use groundplane_cloud::{Capability, DriverName, EndpointSelector};
 use groundplane_gateway::ExternalService;
 use groundplane_runtime::config::{HumanDuration, Problem};
 use serde::{Deserialize, Serialize};
@@ -28,6 +28,8 @@ pub(crate) struct EndpointConfig {
     pub(crate) node_port: Option<u16>,
     /// Labels of the nodes that could hold it (Kubernetes syntax). Empty: those of the control plane.
     pub(crate) node_selector: String,
+    /// Judge a holder by its own address alone, and do not probe the endpoint's: machines carry that themselves (on loopback, say).
+    pub(crate) health_check_use_host_ip: bool,
     /// How often an agent reads who holds it, where nothing happens.
     pub(crate) refresh: HumanDuration,
     /// How much longer each agent waits after a verdict than the one before it.
@@ -46,6 +48,7 @@ impl Default for EndpointConfig {
             port: API_PORT,
             node_port: None,
             node_selector: String::new(),
+            health_check_use_host_ip: false,
             refresh: Duration::from_secs(60).into(),
             rank_step: Duration::from_millis(500).into(),
             candidates_file: None,
@@ -81,6 +84,19 @@ impl EndpointConfig {
             address: self.address,
             port: self.port,
             node_port: self.node_port,
+            node_selector: self.node_selector.clone(),
+        })
+    }
+
+    /// What driver `remote` would not be asked for, though an endpoint needs it; its path from the top.
+    pub(crate) fn missing_capability(&self, driver: DriverName, remote: &[Capability]) -> Option<Problem> {
+        let needed = self.selector().is_some() && driver == DriverName::Remote;
+        (needed && !remote.contains(&Capability::Endpoint)).then(|| {
+            Problem::new(
+                "remote.capabilities",
+                "lacks `endpoint`, so that the API endpoint of section `endpoint` could not be moved",
+                "add `endpoint` to it, or leave the section `endpoint` out",
+            )
         })
     }
 
@@ -188,6 +204,43 @@ mod tests {
         ] {
             let error = read(&format!("endpoint: {section}\n")).unwrap_err();
             assert!(error.contains(expected), "{section}: {error}");
+        }
+    }
+
+    /// Checked at the start, and not when its holder is dead.
+    #[test]
+    fn driver_remote_needs_the_capability() {
+        let remote = |capabilities: &str| {
+            let remote = format!("{{address: 'http://127.0.0.1:1', capabilities: [{capabilities}]}}");
+            read(&format!(
+                "driver: remote\nremote: {remote}\nendpoint: {{tag: api}}\n"
+            ))
+        };
+        let error = remote("machines, addresses").unwrap_err();
+        for expected in ["remote.capabilities", "`endpoint`"] {
+            assert!(error.contains(expected), "{error}");
+        }
+        remote("machines, endpoint").unwrap();
+    }
+
+    /// E73, E75: what the older controllers could be told, and the external Service of either generation by its name.
+    #[test]
+    fn the_older_controllers_settings_can_be_said() {
+        for name in [
+            "cloud-provider-equinix-metal-kubernetes-external",
+            "packet-ccm-kubernetes-external",
+        ] {
+            let text = format!(
+                "driver: remote\nremote: {{address: 'http://127.0.0.1:1', capabilities: [endpoint]}}\nendpoint:\n  tag: api\n  \
+                 healthCheckUseHostIp: true\n  service: kube-system/{name}\n"
+            );
+            let config = read(&text).unwrap();
+            assert!(config.agent("n", None).unwrap().own_addresses_only);
+            let external = config.endpoint.external().unwrap();
+            assert_eq!(
+                (external.namespace.as_str(), external.name.as_str()),
+                ("kube-system", name)
+            );
         }
     }
 

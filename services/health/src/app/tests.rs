@@ -81,6 +81,7 @@ fn held_by(holder: &str, revision: u64) -> proto::WatchEndpointRequest {
         candidates: ["a", "b", "c"].map(candidate).to_vec(),
         revision,
         holder_unknown: false,
+        own_addresses_only: false,
     }
 }
 
@@ -298,6 +299,46 @@ async fn a_request_replaces_the_one_before_it() {
     world.net.set(&own("c"), Sign::Alive);
     let later = stream.until(|answer| answer.observations[0].ready).await;
     assert_eq!(later.observations.len(), 3);
+}
+
+/// Whoever hears of a first miss can look who holds the endpoint, before a verdict depends on it.
+#[tokio::test(start_paused = true)]
+async fn a_first_miss_is_told_at_once() {
+    let world = World::start().await;
+    let mut stream = world.watch(held_by("a", 1)).await;
+    stream.well().await;
+    for lost in ["b", "c"] {
+        let dead = Instant::now();
+        world.net.set(&own(lost), Sign::Alive);
+        let missed = |seen: &proto::Observation| seen.node == lost && seen.misses > 0;
+        let answer = stream
+            .until(|answer| answer.observations.iter().any(missed))
+            .await;
+        let found = answer.observations.iter().find(|seen| missed(seen)).unwrap();
+        assert_eq!(found.misses, 1);
+        assert!(dead.elapsed() <= Settings::default().interval());
+    }
+}
+
+/// E73: the endpoint's own address is not probed where machines carry it themselves, and its holder's decides.
+#[tokio::test(start_paused = true)]
+async fn only_the_machines_own_addresses_are_probed_where_that_is_wanted() {
+    let world = World::start().await;
+    let mut request = held_by("a", 1);
+    request.own_addresses_only = true;
+    let mut stream = world.watch(request).await;
+    let all = |answer: &proto::WatchEndpointResponse| answer.observations.iter().all(|seen| seen.ready);
+    let answer = stream.until(all).await;
+    let nodes: Vec<_> = answer
+        .observations
+        .iter()
+        .map(|seen| seen.node.as_str())
+        .collect();
+    assert_eq!(nodes, ["a", "b", "c"]);
+    let dead = Instant::now();
+    world.net.set(&own("a"), Sign::Silent);
+    assert_eq!(stream.verdict().await.cause(), proto::Cause::Dead);
+    assert!(dead.elapsed() <= Settings::default().detection());
 }
 
 /// Something turns several times a second for ten seconds. Followers are told of it about once a second.

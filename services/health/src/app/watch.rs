@@ -88,7 +88,10 @@ impl<P: Probe> Watch<P> {
         let asked = self.requests.borrow_and_update().clone();
         self.alone = None;
         self.revision = asked.revision;
-        let mut wanted = vec![(None, self.endpoint)];
+        let mut wanted = Vec::new();
+        if !asked.situation.own_addresses_only {
+            wanted.push((None, self.endpoint));
+        }
         let candidates = asked.situation.candidates.iter();
         wanted.extend(candidates.map(|(node, candidate)| (Some(node.clone()), candidate.address)));
         self.probing.retain(|target, _| wanted.contains(target));
@@ -128,7 +131,8 @@ impl<P: Probe> Watch<P> {
         let now = now();
         let step = self.monitor.step(event, now);
         self.log_turn(step.turn.as_ref());
-        if self.take_step(&step, now) {
+        let changed = self.take_step(&step, now);
+        if changed || step.turn.as_ref().is_some_and(|turn| is_urgent(turn.change)) {
             self.tell();
         } else if turned {
             self.due = self.due.min(Instant::now() + SOON);
@@ -204,6 +208,14 @@ impl<P: Probe> Watch<P> {
         }
         let since = *self.alone.get_or_insert_with(Instant::now);
         since.elapsed() >= LINGER && self.inner.close(self.endpoint)
+    }
+}
+
+/// A first miss is told at once: whoever hears it looks who holds the endpoint, before a verdict depends on that.
+fn is_urgent(change: Change) -> bool {
+    match change {
+        Change::Missing | Change::Failed => true,
+        Change::Answers | Change::Recovered => false,
     }
 }
 

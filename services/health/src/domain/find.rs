@@ -41,6 +41,13 @@ impl Monitor {
 
     /// The holder is no candidate: the endpoint's own probes are all that there is.
     fn find_unknown(&self, now: Instant) -> Finding {
+        if self.situation.own_addresses_only {
+            return Finding::Note(
+                "who holds it is no candidate, or not known yet, and the endpoint's own address is not probed: nobody can tell whether it \
+                 is well"
+                    .to_owned(),
+            );
+        }
         if !is_dead(&self.endpoint) {
             return Finding::Fine;
         }

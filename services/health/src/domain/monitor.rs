@@ -16,6 +16,9 @@
 //! so gives no verdict at once. `doubt` is longer than an API server takes to be unready once its own etcd has lost the majority; a
 //! candidate that is ready still after that has a store which works.
 //!
+//! Where machines carry the endpoint's address themselves, it answers from wherever it is asked: it is then not probed at all
+//! (`own_addresses_only`), and the holder's own address decides, as if the endpoint missed with it.
+//!
 //! A holder of which nothing is known is judged by the endpoint's probes alone. An endpoint that nobody holds gets a verdict at once; a
 //! holder that is cordoned or being deleted is left while it works, for one that is to stay.
 //!
@@ -149,6 +152,7 @@ impl Monitor {
             address: self.address,
             tally: &self.endpoint,
         };
+        let endpoint = (!self.situation.own_addresses_only).then_some(endpoint);
         let candidates = self.tallies.iter().filter_map(|(node, tally)| {
             let address = self.situation.candidates.get(node)?.address;
             Some(Observed {
@@ -157,7 +161,7 @@ impl Monitor {
                 tally,
             })
         });
-        std::iter::once(endpoint).chain(candidates)
+        endpoint.into_iter().chain(candidates)
     }
 
     /// Takes in what happened.
@@ -169,6 +173,7 @@ impl Monitor {
             }
             Event::Probed { node, outcome, ended } => {
                 let change = match &node {
+                    None if self.situation.own_addresses_only => None,
                     None => self.endpoint.record(outcome, ended, &self.settings),
                     Some(node) => {
                         if self.situation.holder == Holder::Node(node.clone()) {
@@ -208,6 +213,9 @@ impl Monitor {
             self.since = now;
             self.judged = None;
             self.cause = None;
+        }
+        if self.situation.own_addresses_only {
+            self.endpoint = Tally::default();
         }
     }
 

@@ -39,6 +39,8 @@ pub struct Situation {
     pub candidates: BTreeMap<NodeName, Candidate>,
     /// Who holds the endpoint.
     pub holder: Holder,
+    /// The endpoint's address is not probed, and says nothing: machines carry it themselves.
+    pub own_addresses_only: bool,
 }
 
 /// What happened.

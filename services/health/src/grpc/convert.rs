@@ -51,7 +51,11 @@ pub(super) fn asked(request: &proto::WatchEndpointRequest) -> Result<Asked, Heal
     };
     Ok(Asked {
         endpoint,
-        situation: Situation { candidates, holder },
+        situation: Situation {
+            candidates,
+            holder,
+            own_addresses_only: request.own_addresses_only,
+        },
         revision: request.revision,
     })
 }

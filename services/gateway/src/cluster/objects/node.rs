@@ -16,6 +16,8 @@ pub(crate) struct NodeObject {
     pub(crate) version: Box<str>,
     /// Is it being deleted?
     pub(crate) deleting: bool,
+    /// Is it cordoned (`spec.unschedulable`)?
+    pub(crate) cordoned: bool,
     pub(crate) labels: Pairs,
     pub(crate) annotations: Pairs,
     /// `spec.providerID`; empty: none.
@@ -136,6 +138,8 @@ struct Wire {
 struct Spec {
     #[serde(default, rename = "providerID")]
     provider_id: Box<str>,
+    #[serde(default)]
+    unschedulable: bool,
     taints: Option<Box<[Taint]>>,
 }
 
@@ -168,6 +172,7 @@ impl<'de> Deserialize<'de> for NodeObject {
             uid: metadata.uid,
             version: metadata.resource_version,
             deleting: metadata.deletion_timestamp.is_some(),
+            cordoned: spec.unschedulable,
             labels: metadata.labels,
             annotations: metadata.annotations,
             provider_id: spec.provider_id,
@@ -205,6 +210,7 @@ impl Slim for NodeObject {
             uid,
             version: _,
             deleting,
+            cordoned,
             labels,
             annotations,
             provider_id,
@@ -214,6 +220,7 @@ impl Slim for NodeObject {
         } = self;
         *uid == other.uid
             && *deleting == other.deleting
+            && *cordoned == other.cordoned
             && *labels == other.labels
             && *annotations == other.annotations
             && *provider_id == other.provider_id

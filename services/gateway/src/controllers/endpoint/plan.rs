@@ -11,6 +11,15 @@ use crate::endpoint::ApiServer;
 /// The class of the external Service: nobody's, so that no load balancer, ours included, takes it for one to serve.
 const CLASS: &str = "groundplane.dev/endpoint";
 
+/// Keeps MetalLB (of both generations of its annotations) and kube-vip from a Service whose class cannot be set any more.
+const LEAVE_IT: [(&str, &str); 3] = [
+    ("metallb.io/address-pool", NO_POOL),
+    ("metallb.universe.tf/address-pool", NO_POOL),
+    ("kube-vip.io/ignore", "true"),
+];
+/// A pool that nobody has; as Equinix Metal's controller calls it.
+const NO_POOL: &str = "disabled-metallb-do-not-use-any-address-pool";
+
 /// Who looks after the slices; the one of the cluster then leaves them alone.
 pub(super) const MANAGED_BY: &str = "groundplane.dev";
 
@@ -24,6 +33,8 @@ pub(super) struct External<'a> {
     pub(super) port: u16,
     /// The API servers that are ready.
     pub(super) servers: &'a [ApiServer],
+    /// It is there already, and of no class, which cannot be changed while it is of type `LoadBalancer`: an older controller's.
+    pub(super) is_classless: bool,
 }
 
 impl External<'_> {
@@ -45,27 +56,29 @@ impl External<'_> {
 
     /// The Service: the endpoint's own port in front, which need not be the one of `default/kubernetes`, and that of the machines behind.
     pub(super) fn service(&self) -> Value {
+        let mut annotations = BTreeMap::from([(names::SERVICE_MANAGED, "false")]);
+        let mut spec = json!({
+            "type": "LoadBalancer",
+            "allocateLoadBalancerNodePorts": false,
+            "ipFamilyPolicy": "SingleStack",
+            "ipFamilies": [self.family()],
+            "ports": [{
+                "name": "https",
+                "protocol": "TCP",
+                "port": self.port,
+                "targetPort": self.target(),
+            }],
+        });
+        if self.is_classless {
+            annotations.extend(LEAVE_IT);
+        } else {
+            spec["loadBalancerClass"] = CLASS.into();
+        }
         json!({
             "apiVersion": "v1",
             "kind": "Service",
-            "metadata": {
-                "name": self.name,
-                "namespace": self.namespace,
-                "annotations": { names::SERVICE_MANAGED: "false" },
-            },
-            "spec": {
-                "type": "LoadBalancer",
-                "loadBalancerClass": CLASS,
-                "allocateLoadBalancerNodePorts": false,
-                "ipFamilyPolicy": "SingleStack",
-                "ipFamilies": [self.family()],
-                "ports": [{
-                    "name": "https",
-                    "protocol": "TCP",
-                    "port": self.port,
-                    "targetPort": self.target(),
-                }],
-            },
+            "metadata": { "name": self.name, "namespace": self.namespace, "annotations": annotations },
+            "spec": spec,
         })
     }
 
@@ -157,6 +170,7 @@ mod tests {
             address: "192.0.2.9".parse().unwrap(),
             port: 443,
             servers,
+            is_classless: false,
         }
     }
 
@@ -187,6 +201,31 @@ mod tests {
         assert_eq!(
             external(&servers).status()["status"]["loadBalancer"],
             json!({ "ingress": [{ "ip": "192.0.2.9", "ipMode": "Proxy" }] })
+        );
+    }
+
+    /// E77: MetalLB and kube-vip keep off one that an older controller made, whose class stays as it is.
+    #[test]
+    fn one_without_a_class_is_kept_from_others_by_annotations() {
+        let servers = [server("10.0.0.1", 6443)];
+        let left = External {
+            is_classless: true,
+            ..external(&servers)
+        };
+        let service = left.service();
+        assert_eq!(
+            service["metadata"]["annotations"],
+            json!({
+                "groundplane.dev/managed": "false",
+                "kube-vip.io/ignore": "true",
+                "metallb.io/address-pool": "disabled-metallb-do-not-use-any-address-pool",
+                "metallb.universe.tf/address-pool": "disabled-metallb-do-not-use-any-address-pool",
+            })
+        );
+        assert_eq!(service["spec"].get("loadBalancerClass"), None);
+        assert_eq!(
+            service["spec"]["ports"],
+            external(&servers).service()["spec"]["ports"]
         );
     }
 

@@ -66,6 +66,7 @@ fn settings(node: &str) -> Settings {
         port: 6443,
         step: STEP,
         refresh: Duration::from_secs(60),
+        own_addresses_only: false,
     }
 }
 
@@ -97,6 +98,8 @@ fn agent_on(node: &str, now: Instant) -> Decider {
     ));
     decider.stream(true);
     decider.hear(well(&decider), now);
+    // It was read a while ago.
+    decider.looked = None;
     decider
 }
 
@@ -225,8 +228,7 @@ fn an_endpoint_that_nobody_holds_is_given_away() {
         why: Some(Why::Unheld),
         ..dead(&decider, 2, "c")
     };
-    decider.hear(report, now);
-    decider.was_read(Ok(nobody()), now);
+    assert_eq!(decider.hear(report, now), [Effect::Judged, Effect::Read]);
     let effects = decider.was_read(Ok(nobody()), now);
     assert_eq!(effects, [order("c", None)]);
 }
@@ -489,4 +491,71 @@ fn whatever_happens_in_whatever_order_nothing_is_moved_without_reason() {
         }
     }
     assert!(moves > 1_000, "the world is too quiet to prove anything: {moves}");
+}
+
+fn missing(decider: &Decider, nodes: &[&str]) -> Report {
+    let saw = |node: &'static str| Observation {
+        misses: u32::from(nodes.contains(&node)),
+        ..saw(node, !nodes.contains(&node))
+    };
+    Report {
+        observations: ["", "a", "b", "c"].map(saw).to_vec(),
+        ..well(decider)
+    }
+}
+
+/// An agent that was away while the endpoint moved learns of it with the first probe that somebody misses, whoever that is: the machine
+/// that holds it in truth is none that it would look at.
+#[test]
+fn a_first_miss_of_anybody_makes_it_look_who_holds_the_endpoint() {
+    let now = Instant::now();
+    for lost in ["", "a", "b"] {
+        let mut decider = agent(now);
+        assert_eq!(
+            decider.hear(missing(&decider, &[lost]), now),
+            [Effect::Read],
+            "{lost}"
+        );
+        let effects = decider.was_read(Ok(held("b", "2")), now);
+        assert!(matches!(&effects[..], [Effect::Ask(question)] if question.holder.as_deref() == Some("b")));
+    }
+}
+
+/// Looks follow each other no sooner than a second, seldom where they find nothing new, and not never.
+#[test]
+fn a_machine_that_flaps_costs_few_reads() {
+    let start = Instant::now();
+    let mut decider = agent(start);
+    let mut reads = Vec::new();
+    for half in 0..240_u32 {
+        let now = start + STEP * half;
+        let lost: &[&str] = if half % 2 == 0 { &["b"] } else { &[] };
+        let mut effects = decider.hear(missing(&decider, lost), now);
+        effects.extend(decider.tick(now));
+        for effect in effects {
+            assert_eq!(effect, Effect::Read);
+            reads.push(now - start);
+            decider.was_read(Ok(held("a", "1")), now);
+        }
+    }
+    assert!(
+        reads.windows(2).all(|pair| pair[1] - pair[0] >= LOOK),
+        "{reads:?}"
+    );
+    assert!((5..12).contains(&reads.len()), "{reads:?}");
+}
+
+/// What is found makes the next look soon again.
+#[test]
+fn a_look_that_finds_something_is_followed_by_another_soon() {
+    let now = Instant::now();
+    let mut decider = agent(now);
+    assert_eq!(decider.hear(missing(&decider, &["b"]), now), [Effect::Read]);
+    decider.was_read(Ok(held("a", "1")), now);
+    assert_eq!(decider.hear(missing(&decider, &[]), now), []);
+    assert_eq!(decider.deadline(), Some(now + LOOK * 2));
+    assert_eq!(decider.tick(now + LOOK * 2), [Effect::Read]);
+    decider.was_read(Ok(held("b", "2")), now + LOOK * 2);
+    decider.hear(missing(&decider, &["a"]), now + LOOK * 2);
+    assert_eq!(decider.deadline(), Some(now + LOOK * 3));
 }

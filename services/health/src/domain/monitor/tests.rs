@@ -49,6 +49,7 @@ fn situation(names: &[&'static str], cordoned: &[&str], deleting: &[&str], holde
     Situation {
         candidates: names.iter().enumerate().map(candidate).collect(),
         holder,
+        own_addresses_only: false,
     }
 }
 
@@ -477,4 +478,32 @@ fn a_count_that_grows_is_no_news() {
     let all = ["a", "b", "c"].map(|name| (name, Sign::Alive));
     let told = (0..100).filter(|_| world.period(Sign::Alive, &all).is_some());
     assert_eq!(told.count(), 1);
+}
+
+/// E73: where machines carry the endpoint's address themselves, it is not asked, and its holder's own address decides, at once.
+#[test]
+fn a_holder_is_judged_by_its_own_address_alone_where_that_is_wanted() {
+    let mut world = World::new();
+    let told = Situation {
+        own_addresses_only: true,
+        ..situation(&world.names, &[], &[], Holder::Node(node("a")))
+    };
+    world.monitor.step(Event::Changed(told.clone()), world.now);
+    let seen: Vec<_> = world.monitor.observed().map(|one| one.node.cloned()).collect();
+    assert_eq!(seen, ["a", "b", "c"].map(|name| Some(node(name))));
+    // The endpoint answers from wherever it is asked, and nobody listens. Its holder was never ready before our eyes.
+    for _ in 0..2 {
+        world.period(Sign::Ready, &[("a", Sign::Silent)]);
+        assert_eq!(world.move_to(), None);
+    }
+    world.period(Sign::Ready, &[("a", Sign::Silent)]);
+    assert!(world.move_to().is_some(), "{}", world.reason());
+    // Of a holder that is no candidate, nothing is known.
+    let told = Situation {
+        holder: Holder::Unknown,
+        ..told
+    };
+    world.monitor.step(Event::Changed(told), world.now);
+    assert_eq!(world.move_to(), None);
+    assert!(world.reason().contains("not probed"), "{}", world.reason());
 }
