@@ -3,21 +3,23 @@
 //! Each world has its own lease, namespace, node prefix and cluster identity, so that many share one API server. It runs
 //! either as one process or as one process a service; the scenarios are the same.
 
+mod cloud;
 pub mod endpoint;
+mod older;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use groundplane_sandbox::{DeviceId, DeviceOptions, Project, ProjectOptions, Sandbox};
-use tokio::sync::OnceCell;
+use groundplane_sandbox::{DeviceId, DeviceOptions, Project, ProjectOptions};
 
 use crate::certs::Certs;
 use crate::groundplane::{Launch, Process};
 use crate::kube_api::proxy::{ApiProxy, Rule};
 use crate::kube_api::{Corner, KubeApi, User};
 use crate::scratch::Scratch;
+pub use cloud::{CloudApi, CloudCorner};
+use older::Older;
 
 /// How groundplane runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +43,8 @@ pub struct WorldOptions {
     cooldown: &'static str,
     gateway: String,
     more: String,
-    project: Option<ProjectOptions>,
+    project: Option<(CloudApi, ProjectOptions)>,
+    older: Option<Older>,
     driver: String,
     environment: Vec<(String, String)>,
     gateway_environment: Vec<(String, String)>,
@@ -69,6 +72,7 @@ impl WorldOptions {
             gateway: String::new(),
             more: String::new(),
             project: None,
+            older: None,
             driver: "driver: static\n".to_owned(),
             environment: Vec::new(),
             gateway_environment: Vec::new(),
@@ -79,8 +83,18 @@ impl WorldOptions {
 
     /// Driver `equinix`, on a project of the sandbox cloud.
     pub fn equinix(project: ProjectOptions) -> Self {
+        Self::on(CloudApi::Equinix, project)
+    }
+
+    /// Driver `cherry`, on a project of the sandbox cloud.
+    pub fn cherry(project: ProjectOptions) -> Self {
+        Self::on(CloudApi::Cherry, project)
+    }
+
+    /// The driver of this cloud, on a project of the sandbox cloud.
+    pub fn on(cloud: CloudApi, project: ProjectOptions) -> Self {
         Self {
-            project: Some(project),
+            project: Some((cloud, project)),
             pools: String::new(),
             ..Self::fixed()
         }
@@ -95,6 +109,22 @@ impl WorldOptions {
             pools: String::new(),
             ..Self::fixed()
         }
+    }
+
+    /// With the project told by variables of the cloud's own controller instead of the file: token, project and these further ones.
+    pub fn older_variables(mut self, more: &[(&str, &str)]) -> Self {
+        self.older.get_or_insert_default().variables = true;
+        for (name, value) in more {
+            self = self.env(name, value);
+        }
+        self
+    }
+
+    /// With the project told by the JSON file of the cloud's own controller instead of the file: token, project and where the API is,
+    /// unless these entries say otherwise, and these.
+    pub fn older_json(mut self, entries: serde_json::Value) -> Self {
+        self.older.get_or_insert_default().json = Some(entries);
+        self
     }
 
     /// In this mode.
@@ -174,15 +204,19 @@ impl WorldOptions {
     ///
     /// # Errors
     /// When something does not start.
-    pub async fn start_in(self, corner: Corner) -> Result<World> {
+    pub async fn start_in(mut self, corner: Corner) -> Result<World> {
         crate::chart::grant(&corner.client(), corner.namespace()).await?;
         let state = Scratch::new("world")?;
         // Unix sockets need short paths.
         let sockets = tempfile::tempdir().context("a folder for sockets")?;
         let cloud = match &self.project {
-            Some(options) => Some(CloudCorner::new(options.clone(), &state).await?),
+            Some((_, options)) => Some(CloudCorner::new(options.clone(), &state).await?),
             None => None,
         };
+        if let (Some(older), Some((api, _)), Some(cloud)) = (&self.older, &self.project, &cloud) {
+            let told = older.tell(*api, cloud, &state)?;
+            self.environment.extend(told);
+        }
         let api = match &self.api_faults {
             Some(rules) => {
                 let proxy = ApiProxy::start(corner.connection(), self.api_page).await?;
@@ -225,7 +259,13 @@ impl WorldOptions {
         cloud: Option<&CloudCorner>,
     ) -> String {
         let name = corner.name();
-        let driver = cloud.map_or_else(|| self.driver.clone(), |cloud| cloud.project.config(&cloud.token));
+        let driver = match (&self.project, cloud) {
+            (Some((api, _)), Some(cloud)) => match &self.older {
+                Some(older) => older.config(*api, cloud),
+                None => api.config(&cloud.project, &cloud.token),
+            },
+            _ => self.driver.clone(),
+        };
         format!(
             "cluster: {name:?}\n{driver}{pools}\nipam:\n  store: {{kind: redb, path: \"{store}\"}}\n  cooldown: {cooldown}\ngateway:\n  kubeconfig: \"{kubeconfig}\"\n  \
              namespaces: [{name:?}]\n  nodePrefix: \"{name}-\"\n  namespace: {name:?}\n  lease: {{duration: 5s, retry: 500ms}}\n  resync: 1s\n  \
@@ -237,33 +277,6 @@ impl WorldOptions {
             gateway = self.gateway,
             more = self.more,
         )
-    }
-}
-
-/// A project of the sandbox cloud, and its token in a file.
-#[derive(Debug)]
-pub struct CloudCorner {
-    /// The cloud, shared by this test process.
-    pub sandbox: Arc<Sandbox>,
-    /// The project.
-    pub project: Project,
-    /// The file with its token.
-    pub token: PathBuf,
-}
-
-impl CloudCorner {
-    async fn new(options: ProjectOptions, state: &Scratch) -> Result<Self> {
-        static SANDBOX: OnceCell<Arc<Sandbox>> = OnceCell::const_new();
-        let sandbox = SANDBOX
-            .get_or_init(|| async { Arc::new(Sandbox::start().await) })
-            .await;
-        let project = sandbox.project(options);
-        let token = state.write("token", project.token())?;
-        Ok(Self {
-            sandbox: Arc::clone(sandbox),
-            project,
-            token,
-        })
     }
 }
 

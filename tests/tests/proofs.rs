@@ -51,7 +51,8 @@ fn ids(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// The tests of a file whose comments name scenarios. Those that run in both modes are tests, too: a macro calls them.
+/// The tests of a file whose comments name scenarios. Those that run in both modes or on both clouds are tests, too: a macro calls
+/// them.
 fn named(path: &str, text: &str) -> Named {
     let (mut found, mut comment, mut marked) = (Named::new(), String::new(), false);
     for line in text.lines().map(str::trim) {
@@ -62,7 +63,9 @@ fn named(path: &str, text: &str) -> Named {
         } else {
             let line = line.strip_prefix("async ").unwrap_or(line);
             let ids = ids(&std::mem::take(&mut comment));
-            let is_test = std::mem::take(&mut marked) || line.contains("(mode: Mode)");
+            let is_test = std::mem::take(&mut marked)
+                || line.contains("(mode: Mode)")
+                || line.contains("(cloud: CloudApi");
             if let Some((name, _)) = line.strip_prefix("fn ").and_then(|rest| rest.split_once('('))
                 && !ids.is_empty()
                 && is_test

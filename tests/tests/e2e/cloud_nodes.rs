@@ -1,11 +1,11 @@
-//! Journey 2 on a cloud: machines, lifecycle, BGP.
+//! Journey 2 on a cloud, and the same on every cloud: machines, lifecycle, BGP.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use groundplane_core::names::{TAINT_SHUTDOWN, TAINT_UNINITIALIZED};
-use groundplane_sandbox::{Action, DeviceOptions, DeviceState, FaultRule, ProjectOptions};
-use groundplane_tests::{Corner, Mode, World, WorldOptions, throughout};
+use groundplane_sandbox::{Action, DeviceId, DeviceOptions, DeviceState, FaultRule, Project, ProjectOptions};
+use groundplane_tests::{CloudApi, Corner, Mode, World, WorldOptions, throughout};
 use k8s_openapi::api::core::v1::Node;
 use pretty_assertions::assert_eq;
 use serde_json::json;
@@ -17,24 +17,95 @@ async fn initialised(corner: &Corner, suffix: &str) -> Result<Node> {
     corner.node_until(suffix, "is initialised", done).await
 }
 
-async fn world(mode: Mode, name: &str) -> Result<World> {
-    WorldOptions::equinix(ProjectOptions::default())
+async fn world(cloud: CloudApi, mode: Mode, name: &str) -> Result<World> {
+    WorldOptions::on(cloud, cloud.project())
         .mode(mode)
         .start(name)
         .await
 }
 
-/// E12, E15, E29: a machine beyond the first page is found by its host name; its node gets provider id, labels and
+/// Each scenario on one cloud.
+macro_rules! scenarios {
+    ($module:ident, $cloud:ident) => {
+        mod $module {
+            use super::*;
+
+            #[tokio::test]
+            async fn a_machine_becomes_a_node_with_its_peers_in_one_process() -> Result<()> {
+                a_machine_becomes_a_node_with_its_peers(CloudApi::$cloud, Mode::One).await
+            }
+
+            #[tokio::test]
+            async fn a_machine_becomes_a_node_with_its_peers_with_a_process_a_service() -> Result<()> {
+                a_machine_becomes_a_node_with_its_peers(CloudApi::$cloud, Mode::Services).await
+            }
+
+            scenarios!(
+                $cloud:
+                provider_ids_of_ours_are_known_and_others_left_alone,
+                a_node_is_deleted_only_when_it_is_unready_and_its_machine_gone,
+                doubt_changes_nothing_and_power_is_followed,
+                bgp_is_switched_on_once_and_adopted_where_it_is_on,
+                annotations_of_others_survive_and_ours_are_repaired,
+            );
+        }
+    };
+    ($cloud:ident: $($scenario:ident,)*) => {
+        $(
+            #[tokio::test]
+            async fn $scenario() -> Result<()> {
+                super::$scenario(CloudApi::$cloud).await
+            }
+        )*
+    };
+}
+
+scenarios!(equinix, Equinix);
+scenarios!(cherry, Cherry);
+
+/// What the cloud says of the two peers of a machine, behind the prefix.
+fn peers(cloud: CloudApi, project: &Project, device: DeviceId) -> Result<Vec<(String, String)>> {
+    let asn = project.bgp_config().context("BGP is off")?.asn.to_string();
+    let (addresses, is_public) = match cloud {
+        CloudApi::Equinix => (["169.254.255.1", "169.254.255.2"], false),
+        CloudApi::Cherry => (["198.18.1.1", "198.18.1.2"], true),
+    };
+    let source = project.own_ipv4(device, is_public).context("it has no address")?;
+    let mut all = Vec::new();
+    for (n, address) in addresses.into_iter().enumerate() {
+        for (field, value) in [
+            ("node-asn", asn.clone()),
+            ("peer-asn", "65530".to_owned()),
+            ("peer-ip", address.to_owned()),
+            ("src-ip", source.to_string()),
+        ] {
+            all.push((format!("bgp-peers-{n}-{field}"), value));
+        }
+        if cloud == CloudApi::Cherry {
+            all.push((format!("bgp-peers-{n}-peer-multi-hop"), "true".to_owned()));
+        }
+    }
+    Ok(all)
+}
+
+/// E12, E15, E29, E90: a machine beyond the first page is found by its host name; its node gets provider id, labels and
 /// addresses, loses the taint, and carries the exact annotations of its two peers.
-async fn a_machine_becomes_a_node_with_its_peers(mode: Mode) -> Result<()> {
-    let world = world(mode, "machine").await?;
+async fn a_machine_becomes_a_node_with_its_peers(cloud: CloudApi, mode: Mode) -> Result<()> {
+    let options = ProjectOptions {
+        max_per_page: 10,
+        ..cloud.project()
+    };
+    let world = WorldOptions::on(cloud, options)
+        .mode(mode)
+        .start("machine")
+        .await?;
     let (corner, project) = (&world.corner, world.project()?);
     project.add_devices(25);
     let device = world.add_machine("a").await?;
     let node = initialised(corner, "a").await?;
     assert_eq!(
         node.spec.clone().context("it is missing")?.provider_id,
-        Some(format!("equinixmetal://{device}"))
+        Some(cloud.provider_id(project, device)?)
     );
     let private = project.own_ipv4(device, false).context("it is missing")?;
     let public = project.own_ipv4(device, true).context("it is missing")?;
@@ -43,53 +114,40 @@ async fn a_machine_becomes_a_node_with_its_peers(mode: Mode) -> Result<()> {
         all.contains(&format!("InternalIP={private}")) && all.contains(&format!("ExternalIP={public}")),
         "{all:?}"
     );
+    let last = cloud.annotation("bgp-peers-1-peer-ip");
     let peered = corner
         .node_until("a", "has both peers", |node| {
-            annotation(node, "metal.equinix.com/bgp-peers-1-peer-ip")
-                .is_some()
-                .then(|| node.clone())
+            annotation(node, &last).is_some().then(|| node.clone())
         })
         .await?;
-    for (key, value) in [
-        ("bgp-peers-0-node-asn", "65000"),
-        ("bgp-peers-0-peer-asn", "65530"),
-        ("bgp-peers-0-peer-ip", "169.254.255.1"),
-        ("bgp-peers-0-src-ip", &private.to_string()),
-        ("bgp-peers-1-node-asn", "65000"),
-        ("bgp-peers-1-peer-asn", "65530"),
-        ("bgp-peers-1-peer-ip", "169.254.255.2"),
-        ("bgp-peers-1-src-ip", &private.to_string()),
-    ] {
+    for (key, value) in peers(cloud, project, device)? {
         assert_eq!(
-            annotation(&peered, &format!("metal.equinix.com/{key}")),
-            Some(value),
+            annotation(&peered, &cloud.annotation(&key)),
+            Some(value.as_str()),
             "{key}"
         );
     }
+    let all = peered.metadata.annotations.unwrap_or_default();
+    let is_v4_peer = |(key, value): &(&String, &String)| {
+        key.starts_with(&cloud.annotation("bgp-peers-")) && key.ends_with("-peer-ip") && !value.contains(':')
+    };
+    assert_eq!(all.iter().filter(is_v4_peer).count(), 2, "{all:?}");
     Ok(())
 }
 
-#[tokio::test]
-async fn a_machine_becomes_a_node_with_its_peers_in_one_process() -> Result<()> {
-    a_machine_becomes_a_node_with_its_peers(Mode::One).await
-}
-
-#[tokio::test]
-async fn a_machine_becomes_a_node_with_its_peers_with_a_process_a_service() -> Result<()> {
-    a_machine_becomes_a_node_with_its_peers(Mode::Services).await
-}
-
-/// E13, E22: each form of our provider ids is ours; a node of another cloud is left alone, taint and all.
-#[tokio::test]
-async fn provider_ids_of_ours_are_known_and_others_left_alone() -> Result<()> {
-    let world = world(Mode::One, "forms").await?;
+/// E13, E22, E90: each form of our provider ids is ours; a node of another cloud is left alone, taint and all.
+async fn provider_ids_of_ours_are_known_and_others_left_alone(cloud: CloudApi) -> Result<()> {
+    let world = world(cloud, Mode::One, "forms").await?;
     let (corner, project) = (&world.corner, world.project()?);
-    for (suffix, form) in [("new", "equinixmetal://"), ("old", "packet://"), ("bare", "")] {
+    for suffix in ["new", "old", "bare"] {
         let device = project.add_device(DeviceOptions::named(format!("{suffix}-of-another-name")));
-        let draft = corner
-            .node_draft(suffix)
-            .uninitialized()
-            .provider_id(&format!("{form}{device}"));
+        let bare = cloud.bare_id(project, device)?;
+        let id = match (suffix, cloud) {
+            ("new", _) => cloud.provider_id(project, device)?,
+            ("old", CloudApi::Equinix) => format!("packet://{bare}"),
+            _ => bare,
+        };
+        let draft = corner.node_draft(suffix).uninitialized().provider_id(&id);
         corner.create_node(draft).await?;
         initialised(corner, suffix).await?;
     }
@@ -120,11 +178,10 @@ async fn provider_ids_of_ours_are_known_and_others_left_alone() -> Result<()> {
     .await
 }
 
-/// E18, C1, C4: not ready and proven gone: deleted. E18b, C5: gone, but Ready: kept. C3: not ready, but there and on: kept, and
+/// E18, C1, C4, E90: not ready and proven gone: deleted. E18b, C5: gone, but Ready: kept. C3: not ready, but there and on: kept, and
 /// not tainted.
-#[tokio::test]
-async fn a_node_is_deleted_only_when_it_is_unready_and_its_machine_gone() -> Result<()> {
-    let world = world(Mode::One, "gone").await?;
+async fn a_node_is_deleted_only_when_it_is_unready_and_its_machine_gone(cloud: CloudApi) -> Result<()> {
+    let world = world(cloud, Mode::One, "gone").await?;
     let (corner, project) = (&world.corner, world.project()?);
     let mut devices = Vec::new();
     for suffix in ["dead", "alive", "third"] {
@@ -148,10 +205,9 @@ async fn a_node_is_deleted_only_when_it_is_unready_and_its_machine_gone() -> Res
     Ok(())
 }
 
-/// C2, E20: the cloud errs: the node is neither deleted nor tainted. C6, E19: off: tainted; on and Ready: not any more.
-#[tokio::test]
-async fn doubt_changes_nothing_and_power_is_followed() -> Result<()> {
-    let world = world(Mode::One, "power").await?;
+/// C2, E20, E90: the cloud errs: the node is neither deleted nor tainted. C6, E19: off: tainted; on and Ready: not any more.
+async fn doubt_changes_nothing_and_power_is_followed(cloud: CloudApi) -> Result<()> {
+    let world = world(cloud, Mode::One, "power").await?;
     let (corner, project) = (&world.corner, world.project()?);
     let device = world.add_machine("a").await?;
     corner.set_ready("a", true).await?;
@@ -188,51 +244,39 @@ async fn doubt_changes_nothing_and_power_is_followed() -> Result<()> {
         .await
 }
 
-/// E23, E24: BGP is switched on once, and what is on already is adopted with its AS number and password.
-#[tokio::test]
-async fn bgp_is_switched_on_once_and_adopted_where_it_is_on() -> Result<()> {
-    let off = world(Mode::One, "bgp-off").await?;
+/// E23, E24, E90: BGP is switched on once, and what is on already is adopted with its AS number and password.
+async fn bgp_is_switched_on_once_and_adopted_where_it_is_on(cloud: CloudApi) -> Result<()> {
+    let off = world(cloud, Mode::One, "bgp-off").await?;
     for suffix in ["a", "b", "c"] {
         off.add_machine(suffix).await?;
     }
+    let first = cloud.annotation("bgp-peers-0-peer-ip");
     for suffix in ["a", "b", "c"] {
-        let peered = |node: &Node| annotation(node, "metal.equinix.com/bgp-peers-0-peer-ip").map(drop);
+        let peered = |node: &Node| annotation(node, &first).map(drop);
         off.corner.node_until(suffix, "has a peer", peered).await?;
     }
-    let posts = off
-        .project()?
-        .journal()
-        .calls(0, "POST", "/projects/{pid}/bgp-configs");
-    assert_eq!(posts.len(), 1, "{posts:?}");
+    let calls = cloud.switched_on(off.project()?);
+    assert_eq!(calls.len(), 1, "{calls:?}");
 
+    let password = (cloud == CloudApi::Equinix).then(|| "Secret4711x".to_owned());
     let options = ProjectOptions {
         asn: Some(64_999),
-        md5: Some("Secret4711x".to_owned()),
-        ..ProjectOptions::default()
+        md5: password.clone(),
+        ..cloud.project()
     };
-    let on = WorldOptions::equinix(options).start("bgp-on").await?;
+    let on = WorldOptions::on(cloud, options).start("bgp-on").await?;
     on.add_machine("a").await?;
     let node = on
         .corner
         .node_until("a", "has a peer", |node| {
-            annotation(node, "metal.equinix.com/bgp-peers-0-bgp-pass").map(|_| node.clone())
+            annotation(node, &first).map(|_| node.clone())
         })
         .await?;
-    assert_eq!(
-        annotation(&node, "metal.equinix.com/bgp-peers-0-node-asn"),
-        Some("64999")
-    );
-    assert_eq!(
-        annotation(&node, "metal.equinix.com/bgp-peers-0-bgp-pass"),
-        Some("U2VjcmV0NDcxMXg=")
-    );
-    assert_eq!(
-        on.project()?
-            .journal()
-            .calls(0, "POST", "/projects/{pid}/bgp-configs")
-            .len(),
-        0
-    );
+    let of = |name: &str| annotation(&node, &cloud.annotation(name)).map(str::to_owned);
+    assert_eq!(of("bgp-peers-0-node-asn").as_deref(), Some("64999"));
+    let expected = password.as_ref().map(|_| "U2VjcmV0NDcxMXg=".to_owned());
+    assert_eq!(of("bgp-peers-0-bgp-pass"), expected);
+    assert_eq!(cloud.switched_on(on.project()?).len(), 0);
     ensure!(
         !on.log_text()?.contains("Secret4711x"),
         "the log holds a password"
@@ -240,10 +284,9 @@ async fn bgp_is_switched_on_once_and_adopted_where_it_is_on() -> Result<()> {
     Ok(())
 }
 
-/// E33: annotations of others survive, and ours come back when somebody takes one away.
-#[tokio::test]
-async fn annotations_of_others_survive_and_ours_are_repaired() -> Result<()> {
-    let world = world(Mode::One, "annotations").await?;
+/// E33, E90: annotations of others survive, and ours come back when somebody takes one away.
+async fn annotations_of_others_survive_and_ours_are_repaired(cloud: CloudApi) -> Result<()> {
+    let world = world(cloud, Mode::One, "annotations").await?;
     let (corner, project) = (&world.corner, world.project()?);
     project.add_device(DeviceOptions::named(corner.node_name("a")));
     corner
@@ -254,22 +297,21 @@ async fn annotations_of_others_survive_and_ours_are_repaired() -> Result<()> {
                 .annotation("example.com/mine", "yes"),
         )
         .await?;
-    let peered = |node: &Node| {
-        annotation(node, "metal.equinix.com/bgp-peers-1-peer-ip")
-            .is_some()
-            .then(|| node.clone())
-    };
+    let (ours, stale) = (
+        cloud.annotation("bgp-peers-1-peer-ip"),
+        cloud.annotation("bgp-peers-7-peer-ip"),
+    );
+    let peered = |node: &Node| annotation(node, &ours).is_some().then(|| node.clone());
     corner.node_until("a", "has both peers", peered).await?;
-    let patch = json!({ "metadata": { "annotations": {
-        "metal.equinix.com/bgp-peers-1-peer-ip": null, "metal.equinix.com/bgp-peers-7-peer-ip": "192.0.2.1" } } });
+    let patch = json!({ "metadata": { "annotations": { &ours: null, &stale: "192.0.2.1" } } });
     let patch = kube::api::Patch::Merge(&patch);
     corner
         .nodes()
         .patch(&corner.node_name("a"), &kube::api::PatchParams::default(), &patch)
         .await?;
     let repaired = |node: &Node| {
-        let stale = annotation(node, "metal.equinix.com/bgp-peers-7-peer-ip").is_some();
-        (annotation(node, "metal.equinix.com/bgp-peers-1-peer-ip").is_some() && !stale).then(|| node.clone())
+        let is_back = annotation(node, &ours).is_some() && annotation(node, &stale).is_none();
+        is_back.then(|| node.clone())
     };
     let node = corner.node_until("a", "is repaired", repaired).await?;
     assert_eq!(annotation(&node, "example.com/mine"), Some("yes"));

@@ -1,22 +1,61 @@
-//! Journey 1 on a cloud, whose tags are the truth.
+//! Journey 1 on a cloud, whose tags are the truth; the same on every cloud.
 
 use anyhow::{Context as _, Result, ensure};
 use groundplane_sandbox::{Action, FaultRule, ProjectOptions, ReservationOptions};
-use groundplane_tests::{Mode, WorldOptions, eventually};
+use groundplane_tests::{CloudApi, Mode, WorldOptions, eventually};
 use pretty_assertions::assert_eq;
 
 use crate::announced::{condition, refusal};
 
-fn project() -> ProjectOptions {
+fn project(cloud: CloudApi) -> ProjectOptions {
     ProjectOptions {
         list_machine_blocks: false,
-        ..ProjectOptions::default()
+        ..cloud.project()
     }
 }
 
-/// E35, E40: one elastic IP with the exact tags; status set; the deletion gives it back, and another Service keeps its own.
-async fn an_elastic_ip_comes_and_goes(mode: Mode) -> Result<()> {
-    let world = WorldOptions::equinix(project())
+/// Each scenario on one cloud.
+macro_rules! scenarios {
+    ($module:ident, $cloud:ident) => {
+        mod $module {
+            use super::*;
+
+            #[tokio::test]
+            async fn an_elastic_ip_comes_and_goes_in_one_process() -> Result<()> {
+                an_elastic_ip_comes_and_goes(CloudApi::$cloud, Mode::One).await
+            }
+
+            #[tokio::test]
+            async fn an_elastic_ip_comes_and_goes_with_a_process_a_service() -> Result<()> {
+                an_elastic_ip_comes_and_goes(CloudApi::$cloud, Mode::Services).await
+            }
+
+            scenarios!(
+                $cloud:
+                a_users_own_address_is_used_and_never_deleted,
+                a_create_without_an_answer_is_found_again,
+                a_spent_quota_is_said_and_overcome,
+                the_cloud_may_be_away_and_lose_things,
+                the_token_shows_nowhere,
+            );
+        }
+    };
+    ($cloud:ident: $($scenario:ident,)*) => {
+        $(
+            #[tokio::test]
+            async fn $scenario() -> Result<()> {
+                super::$scenario(CloudApi::$cloud).await
+            }
+        )*
+    };
+}
+
+scenarios!(equinix, Equinix);
+scenarios!(cherry, Cherry);
+
+/// E35, E40, E90: one elastic IP with the exact tags; status set; the deletion gives it back, and another Service keeps its own.
+async fn an_elastic_ip_comes_and_goes(cloud: CloudApi, mode: Mode) -> Result<()> {
+    let world = WorldOptions::on(cloud, project(cloud))
         .mode(mode)
         .start("elastic")
         .await?;
@@ -27,13 +66,17 @@ async fn an_elastic_ip_comes_and_goes(mode: Mode) -> Result<()> {
     }
     let posts = project.journal().calls(0, "POST", "/projects/{pid}/ips");
     assert_eq!(posts.len(), 2, "{posts:?}");
-    let body = format!("{posts:?}");
-    for part in [
-        "usage=cloud-provider-equinix-metal-auto",
-        "service=",
-        &format!("cluster={}", corner.cluster()),
-    ] {
-        ensure!(body.contains(part), "the request lacks {part}: {body}");
+    for post in &posts {
+        let tags = cloud.tags(post)?;
+        let has = |wanted: &str| tags.iter().any(|tag| tag == wanted);
+        ensure!(
+            has(cloud.usage()) && has(&format!("cluster={}", corner.cluster())),
+            "{tags:?}"
+        );
+        ensure!(
+            tags.len() == 3 && tags.iter().any(|tag| tag.starts_with("service=")),
+            "{tags:?}"
+        );
     }
     let kept = corner.addresses_of("other", 1).await?.remove(0);
     corner.delete_service("web").await?;
@@ -44,20 +87,9 @@ async fn an_elastic_ip_comes_and_goes(mode: Mode) -> Result<()> {
     Ok(())
 }
 
-#[tokio::test]
-async fn an_elastic_ip_comes_and_goes_in_one_process() -> Result<()> {
-    an_elastic_ip_comes_and_goes(Mode::One).await
-}
-
-#[tokio::test]
-async fn an_elastic_ip_comes_and_goes_with_a_process_a_service() -> Result<()> {
-    an_elastic_ip_comes_and_goes(Mode::Services).await
-}
-
-/// E39: the user's own address: status set, nothing ordered; the deletion leaves it alone.
-#[tokio::test]
-async fn a_users_own_address_is_used_and_never_deleted() -> Result<()> {
-    let world = WorldOptions::equinix(project()).start("own").await?;
+/// E39, E90: the user's own address: status set, nothing ordered; the deletion leaves it alone.
+async fn a_users_own_address_is_used_and_never_deleted(cloud: CloudApi) -> Result<()> {
+    let world = WorldOptions::on(cloud, project(cloud)).start("own").await?;
     let (corner, project) = (&world.corner, world.project()?);
     let own = project.add_reservation(ReservationOptions::tagged(["mine"]));
     let address = own.address.context("it has no address")?.to_string();
@@ -72,10 +104,9 @@ async fn a_users_own_address_is_used_and_never_deleted() -> Result<()> {
     Ok(())
 }
 
-/// E41, E45: a create whose answer is lost is found again by its tags; no second one is ordered.
-#[tokio::test]
-async fn a_create_without_an_answer_is_found_again() -> Result<()> {
-    let world = WorldOptions::equinix(project()).start("lost").await?;
+/// E41, E45, E90: a create whose answer is lost is found again by its tags; no second one is ordered.
+async fn a_create_without_an_answer_is_found_again(cloud: CloudApi) -> Result<()> {
+    let world = WorldOptions::on(cloud, project(cloud)).start("lost").await?;
     let (corner, project) = (&world.corner, world.project()?);
     project.fault(FaultRule::on("POST", "/projects/{pid}/ips", Action::DropAfter).first(1));
     corner.add_service("web").await?;
@@ -88,14 +119,13 @@ async fn a_create_without_an_answer_is_found_again() -> Result<()> {
     Ok(())
 }
 
-/// A spent quota says so, and is not hammered; when it is raised, the Service gets its address.
-#[tokio::test]
-async fn a_spent_quota_is_said_and_overcome() -> Result<()> {
+/// E90: a spent quota says so, and is not hammered; when it is raised, the Service gets its address.
+async fn a_spent_quota_is_said_and_overcome(cloud: CloudApi) -> Result<()> {
     let options = ProjectOptions {
         quota: Some(0),
-        ..project()
+        ..project(cloud)
     };
-    let world = WorldOptions::equinix(options).start("quota").await?;
+    let world = WorldOptions::on(cloud, options).start("quota").await?;
     let (corner, project) = (&world.corner, world.project()?);
     let service = corner.add_service("web").await?;
     assert_eq!(
@@ -108,13 +138,12 @@ async fn a_spent_quota_is_said_and_overcome() -> Result<()> {
     Ok(())
 }
 
-/// S23, E87, E89: an elastic IP that vanished is ordered again by the periodic resync; a cloud that is away at the start, or
+/// S23, E87, E89, E90: an elastic IP that vanished is ordered again by the periodic resync; a cloud that is away at the start, or
 /// hangs, costs time and nothing else.
-#[tokio::test]
-async fn the_cloud_may_be_away_and_lose_things() -> Result<()> {
+async fn the_cloud_may_be_away_and_lose_things(cloud: CloudApi) -> Result<()> {
     let corner = groundplane_tests::KubeApi::shared().await?.corner("away").await?;
     corner.add_service("web").await?;
-    let world = WorldOptions::equinix(project())
+    let world = WorldOptions::on(cloud, project(cloud))
         .section("eip: {maxAge: 1s}\n")
         .start_in(corner)
         .await?;
@@ -123,13 +152,7 @@ async fn the_cloud_may_be_away_and_lose_things() -> Result<()> {
     project.fault(fault);
     corner.addresses_of("web", 1).await?;
     let lost = project.reservations().remove(0);
-    let http = reqwest::Client::builder().no_proxy().build()?;
-    let deleted = http
-        .delete(format!("{}/ips/{}", project.base_url(), lost.id))
-        .header("X-Auth-Token", project.token())
-        .send()
-        .await?;
-    ensure!(deleted.status().is_success(), "{deleted:?}");
+    cloud.delete_reservation(project, &lost.id.to_string()).await?;
     eventually("it is ordered again", async || {
         ensure!(project.reservations().len() == 1, "there is none");
         Ok(())
@@ -151,11 +174,10 @@ async fn the_cloud_may_be_away_and_lose_things() -> Result<()> {
         .await
 }
 
-/// The token of the cloud is in its file and in the requests to the cloud, and nowhere else: not in the arguments or the
+/// E90: the token of the cloud is in its file and in the requests to the cloud, and nowhere else: not in the arguments or the
 /// environment of the process, its log, its metrics, its readiness or its events.
-#[tokio::test]
-async fn the_token_shows_nowhere() -> Result<()> {
-    let mut world = WorldOptions::equinix(project())
+async fn the_token_shows_nowhere(cloud: CloudApi) -> Result<()> {
+    let mut world = WorldOptions::on(cloud, project(cloud))
         .env("GROUNDPLANE_LOG", "debug")
         .start("secret")
         .await?;
