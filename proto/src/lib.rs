@@ -6,6 +6,9 @@
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 
 mod redact;
+mod values;
+
+pub use values::FieldError;
 
 /// Values that several contracts share.
 pub mod core {

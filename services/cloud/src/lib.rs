@@ -23,6 +23,8 @@ mod machine;
 mod overheard;
 mod pages;
 mod remote;
+#[cfg(test)]
+mod sandboxed;
 mod tags;
 #[cfg(feature = "testing")]
 pub mod testing;

@@ -2,7 +2,8 @@
 
 mod endpoint;
 
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use groundplane_runtime::label_values;
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
@@ -10,7 +11,7 @@ use prometheus_client::registry::Registry;
 pub(crate) use endpoint::{EndpointCall, EndpointMetrics, MoveOutcome};
 
 /// What was written to the cloud.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Effect {
     Create,
     Delete,
@@ -24,12 +25,26 @@ pub(crate) enum Effect {
     Reclaim,
 }
 
+label_values!(Effect {
+    Create => "create",
+    Delete => "delete",
+    Settle => "settle",
+    Adopt => "adopt",
+    PassOn => "pass_on",
+    Reclaim => "reclaim",
+});
+
 /// How it ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Outcome {
     Done,
     Failed,
 }
+
+label_values!(Outcome {
+    Done => "done",
+    Failed => "failed",
+});
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {

@@ -2,30 +2,42 @@
 
 use std::time::Duration;
 
-use groundplane_runtime::Metrics as Registry;
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use groundplane_runtime::{Metrics as Registry, label_values};
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Unit;
 
 use crate::domain::{Cause, Outcome, Sign};
 
 /// Bounds of the durations, in seconds: the tuned and the default timeouts lie between two of them.
 const BUCKETS: [f64; 10] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 0.5, 0.75, 1.0];
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Target {
     Endpoint,
     Candidate,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+label_values!(Target {
+    Endpoint => "endpoint",
+    Candidate => "candidate",
+});
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Found {
     Ready,
     Alive,
     Silent,
 }
+
+label_values!(Found {
+    Ready => "ready",
+    Alive => "alive",
+    Silent => "silent",
+});
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ProbeLabels {
@@ -59,7 +71,12 @@ impl Metrics {
             let probes = metrics.probes.clone();
             registry.register("health_probes", "Probes, by what they found", probes);
             let took = metrics.took.clone();
-            registry.register("health_probe_duration_seconds", "How long probes took", took);
+            registry.register_with_unit(
+                "health_probe_duration",
+                "How long probes took",
+                Unit::Seconds,
+                took,
+            );
             let verdicts = metrics.verdicts.clone();
             registry.register("health_verdicts", "Verdicts given, again, too", verdicts);
             let watched = metrics.watched.clone();

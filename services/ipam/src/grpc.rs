@@ -233,7 +233,7 @@ impl IpamRpc {
         let conflict = |conflict: &crate::domain::Conflict| pb::Conflict {
             holding: told(conflict.holding),
             prefix: conflict.prefix.to_string(),
-            holder: Some(convert::owner_message(&conflict.holder)),
+            holder: Some((&*conflict.holder).into()),
         };
         Ok(pb::AdoptResponse {
             store_id: self.app.store().0.id.clone(),

@@ -11,7 +11,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Registry, Unit};
 
 use crate::app::{IpamError, Shared};
 use crate::domain::PoolStatus;
@@ -48,9 +48,10 @@ impl Metrics {
             "Changes made durable together",
             metrics.batch.clone(),
         );
-        registry.register(
-            "ipam_commit_seconds",
+        registry.register_with_unit(
+            "ipam_commit_duration",
             "Time of a durable commit",
+            Unit::Seconds,
             metrics.commit.clone(),
         );
         registry.register(

@@ -13,7 +13,7 @@ use groundplane_core::{ErrorKind, FixedClock};
 use groundplane_proto::core::v1::{AddressRequest, Family, Owner};
 use groundplane_proto::ipam::v1 as pb;
 use groundplane_proto::ipam::v1::ipam_service_client::IpamServiceClient;
-use groundplane_runtime::grpc::{Channel, Listen, RpcError, Server, Target, channel, memory};
+use groundplane_runtime::grpc::{Channel, RpcError, Server};
 use groundplane_runtime::{Context, Health};
 use jiff::Timestamp;
 
@@ -55,15 +55,10 @@ impl Ipam {
     }
 
     async fn serve(context: Context, clock: Arc<FixedClock>, routes: tonic::service::Routes) -> Self {
-        let (listener, connector) = memory();
-        let descriptors = groundplane_proto::FILE_DESCRIPTOR_SET;
-        let server = Server::new("ipam", &context)
-            .listen(Listen::Memory(listener))
-            .routes(routes);
-        server.reflection(false, descriptors).start().await.unwrap();
-        let channel = channel(&Target::Memory(connector), None)
-            .unwrap()
-            .describe(descriptors)
+        let server = Server::new("ipam", &context).routes(routes);
+        let channel = server
+            .within(groundplane_proto::FILE_DESCRIPTOR_SET)
+            .await
             .unwrap();
         Self {
             context,

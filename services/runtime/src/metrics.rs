@@ -13,6 +13,23 @@ use crate::tls::metrics::TlsMetrics;
 /// Every metric starts with this.
 const PREFIX: &str = "groundplane";
 
+/// The values of a label as they are written: in snake case, each once. `label_values!(Outcome { Done => "done", Failed => "failed" });`
+#[macro_export]
+macro_rules! label_values {
+    ($label:ty { $($value:ident => $text:literal),+ $(,)? }) => {
+        impl ::prometheus_client::encoding::EncodeLabelValue for $label {
+            fn encode(
+                &self,
+                encoder: &mut ::prometheus_client::encoding::LabelValueEncoder<'_>,
+            ) -> ::std::result::Result<(), ::std::fmt::Error> {
+                ::std::fmt::Write::write_str(encoder, match self {
+                    $(Self::$value => $text),+
+                })
+            }
+        }
+    };
+}
+
 /// The registry of a process. Cheap to clone; all clones are the same.
 ///
 /// The lock is held while registering and while a scrape is encoded, never while counting.

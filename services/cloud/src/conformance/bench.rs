@@ -18,7 +18,8 @@ use crate::Capability;
 
 /// How often a list is begun that cannot be gone on with.
 const ROUNDS: usize = 3;
-/// How often what was made is looked for at the end, and the pause between: an answer that was lost may have its effect late.
+/// How often what was made is looked for at the end, and the pause between: a call whose answer was lost may have its effect late, and
+/// the contract knows no other way to learn of that than to look again.
 const LOOKS: usize = 3;
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -398,6 +399,9 @@ impl Bench {
     pub(crate) async fn clean(&self) -> Vec<String> {
         let mut left = Vec::new();
         for look in 1..=LOOKS {
+            if look > 1 {
+                tokio::time::sleep(PAUSE).await;
+            }
             left = self.give_back().await;
             match self.strays().await {
                 Ok(strays) if strays.is_empty() && left.is_empty() => return left,
@@ -413,7 +417,6 @@ impl Bench {
                 }
                 Err(refusal) => left.push(format!("reservations tagged `run={}`: {refusal}", self.run)),
             }
-            tokio::time::sleep(PAUSE).await;
         }
         left
     }

@@ -163,32 +163,7 @@ pub(crate) fn cluster(text: &str) -> Result<ClusterId, EipError> {
 /// An owner; required.
 pub(crate) fn owner(owner: Option<core::Owner>) -> Result<Owner, EipError> {
     let owner = owner.ok_or_else(|| EipError::invalid("owner", "must be set"))?;
-    let namespace = if owner.namespace.is_empty() {
-        None
-    } else {
-        Some(
-            owner
-                .namespace
-                .parse()
-                .map_err(|error| EipError::invalid("owner.namespace", error))?,
-        )
-    };
-    Ok(Owner {
-        cluster: owner
-            .cluster
-            .parse()
-            .map_err(|error| EipError::invalid("owner.cluster", error))?,
-        kind: owner
-            .kind
-            .parse()
-            .map_err(|error| EipError::invalid("owner.kind", error))?,
-        namespace,
-        name: owner
-            .name
-            .parse()
-            .map_err(|error| EipError::invalid("owner.name", error))?,
-        slot: owner.slot.into(),
-    })
+    Owner::try_from(owner).map_err(|error| EipError::invalid(format!("owner.{}", error.field), error.message))
 }
 
 impl From<Given> for proto::Address {
@@ -209,12 +184,8 @@ impl From<Given> for proto::Address {
 
 impl From<Missing> for proto::MissingAddress {
     fn from(missing: Missing) -> Self {
-        let family = match missing.family {
-            Family::V4 => core::Family::Ipv4,
-            Family::V6 => core::Family::Ipv6,
-        };
         Self {
-            family: family.into(),
+            family: core::Family::from(missing.family).into(),
             reason: missing.reason.to_owned(),
             message: missing.message,
         }

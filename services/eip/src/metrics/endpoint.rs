@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use groundplane_runtime::label_values;
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Registry, Unit};
 
 /// Seconds: from a fast cloud's answer to where people call each other.
 const BUCKETS: [f64; 10] = [0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
 /// How a move ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum MoveOutcome {
     Moved,
     /// It was there already.
@@ -27,14 +28,30 @@ pub(crate) enum MoveOutcome {
     Failed,
 }
 
+label_values!(MoveOutcome {
+    Moved => "moved",
+    Unchanged => "unchanged",
+    Changed => "changed",
+    Shared => "shared",
+    Refused => "refused",
+    Failed => "failed",
+});
+
 /// A call to the cloud.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum EndpointCall {
     Read,
     Remove,
     Assign,
     Reassign,
 }
+
+label_values!(EndpointCall {
+    Read => "read",
+    Remove => "remove",
+    Assign => "assign",
+    Reassign => "reassign",
+});
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct MoveLabels {
@@ -75,14 +92,16 @@ impl EndpointMetrics {
             "Calls to the cloud about the API endpoint",
             metrics.calls.clone(),
         );
-        registry.register(
-            "eip_endpoint_move_seconds",
+        registry.register_with_unit(
+            "eip_endpoint_move_duration",
             "Time of a move that brought the API endpoint to another machine",
+            Unit::Seconds,
             metrics.duration.clone(),
         );
-        registry.register(
-            "eip_endpoint_gap_seconds",
+        registry.register_with_unit(
+            "eip_endpoint_gap_duration",
             "Time in which no machine held the API endpoint, because of a move",
+            Unit::Seconds,
             metrics.gap.clone(),
         );
         metrics

@@ -1,6 +1,6 @@
 //! Objects of the cluster and what they want, as messages of the contracts.
 
-use groundplane_core::{ClusterId, Family, OwnerKind, names};
+use groundplane_core::{ClusterId, OwnerKind, names};
 use groundplane_proto::core::v1 as core;
 use groundplane_proto::eip::v1::{EnsureAddressRequest, Placement};
 use groundplane_proto::instances::v1::ResolveRequest;
@@ -22,11 +22,7 @@ pub(crate) fn owner(cluster: &ClusterId, key: &Key) -> core::Owner {
 /// What the Service asks for, a family each.
 pub(crate) fn requests(wish: &Wish) -> Vec<core::AddressRequest> {
     let request = |want: &Want| core::AddressRequest {
-        family: match want.family {
-            Family::V4 => core::Family::Ipv4,
-            Family::V6 => core::Family::Ipv6,
-        }
-        .into(),
+        family: core::Family::from(want.family).into(),
         address: want
             .address
             .map(|address| address.to_string())

@@ -1,23 +1,29 @@
 //! What is counted of writes to Kubernetes.
 
-use groundplane_runtime::Metrics;
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use groundplane_runtime::{Metrics, label_values};
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 
 /// How an object was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Verb {
     Create,
     Patch,
     Delete,
 }
 
+label_values!(Verb {
+    Create => "create",
+    Patch => "patch",
+    Delete => "delete",
+});
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct WriteLabels {
     resource: &'static str,
     verb: Verb,
-    result: &'static str,
+    outcome: &'static str,
 }
 
 /// Writes to Kubernetes. Cheap to clone; all clones are the same.
@@ -37,12 +43,12 @@ impl WriteMetrics {
     }
 
     /// Counts one. `result`: `OK`, or the reason of the failure.
-    pub(crate) fn count(&self, resource: &'static str, verb: Verb, result: &'static str) {
+    pub(crate) fn count(&self, resource: &'static str, verb: Verb, outcome: &'static str) {
         self.writes
             .get_or_create(&WriteLabels {
                 resource,
                 verb,
-                result,
+                outcome,
             })
             .inc();
     }

@@ -28,6 +28,19 @@ pub(crate) enum Standing {
     },
 }
 
+impl Standing {
+    /// What is the matter with ipam's store, in words; `None`: nothing is.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        let Self::Refused { trusted, offered } = self else {
+            return None;
+        };
+        Some(format!(
+            "ipam has the store {offered}, and this cluster trusts {trusted}. If the new one is right, run \
+             `groundplane ctl store accept {offered}`."
+        ))
+    }
+}
+
 /// Where the adoption stands. Cheap to clone; all clones are the same.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Adoption {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use groundplane_core::Prefix;
+use groundplane_core::{Prefix, ProviderId};
 use groundplane_proto::eip::v1::{HeldAddress, State};
 use groundplane_proto::gateway::v1 as pb;
 use groundplane_proto::{bgp, eip, instances, ipam};
@@ -103,7 +103,7 @@ pub(super) async fn machines(
     let page = gateway.services.instances.list_machines(request).await?;
     let nodes = nodes_by_machine(gateway);
     let row = |machine: instances::v1::Machine| pb::MachineRow {
-        node: nodes.get(bare(&machine.provider_id)).cloned().unwrap_or_default(),
+        node: node_of(&nodes, &machine.provider_id),
         machine: Some(machine),
     };
     Ok(pb::ListMachinesResponse {
@@ -115,15 +115,17 @@ pub(super) async fn machines(
 /// Names of nodes, by the bare id of their machine: a cloud had several schemes in its time.
 fn nodes_by_machine(gateway: &Gateway) -> HashMap<String, String> {
     let nodes = gateway.cluster.nodes.index.all();
-    let named = nodes.iter().filter(|node| !node.provider_id.is_empty());
-    named
-        .map(|node| (bare(&node.provider_id).to_owned(), node.name().to_owned()))
-        .collect()
+    let named = nodes.iter().filter_map(|node| {
+        let machine: ProviderId = node.provider_id.parse().ok()?;
+        Some((machine.id().to_owned(), node.name().to_owned()))
+    });
+    named.collect()
 }
 
-/// The part behind the scheme.
-fn bare(provider_id: &str) -> &str {
-    provider_id.split_once("://").map_or(provider_id, |(_, id)| id)
+/// Which of the named nodes a machine is; empty: none.
+fn node_of(nodes: &HashMap<String, String>, machine: &str) -> String {
+    let id = machine.parse::<ProviderId>().ok();
+    id.and_then(|id| nodes.get(id.id()).cloned()).unwrap_or_default()
 }
 
 /// The peers of every machine.
@@ -146,7 +148,7 @@ pub(super) async fn peers(
     let nodes = nodes_by_machine(gateway);
     let named = |mut machine: bgp::v1::MachinePeers| {
         if machine.node.is_empty() {
-            machine.node = nodes.get(bare(&machine.provider_id)).cloned().unwrap_or_default();
+            machine.node = node_of(&nodes, &machine.provider_id);
         }
         machine
     };

@@ -101,12 +101,7 @@ async fn dependencies(gateway: &Gateway) -> BTreeMap<String, String> {
         answers(services.instances.list_machines(machines)),
         answers(services.bgp.list_peers(peers)),
     );
-    let ipam = match gateway.adoption.standing() {
-        Standing::Refused { trusted, offered } => {
-            format!("has the store {offered}, and this cluster trusts {trusted}")
-        }
-        _ => ipam,
-    };
+    let ipam = gateway.adoption.standing().refusal().unwrap_or(ipam);
     [
         ("ipam", ipam),
         ("eip", eip),

@@ -38,13 +38,8 @@ pub(super) fn network(text: &str) -> Result<NetworkName, IpamError> {
 /// The owner in `field`. Which field that is becomes a text only where something is wrong.
 pub(super) fn owner(field: impl Display, owner: Option<core_pb::Owner>) -> Result<Owner, IpamError> {
     let owner = owner.ok_or_else(|| IpamError::field(field.to_string(), "must be set"))?;
-    Ok(Owner {
-        cluster: parse(format_args!("{field}.cluster"), &owner.cluster)?,
-        kind: parse(format_args!("{field}.kind"), &owner.kind)?,
-        namespace: optional(format_args!("{field}.namespace"), &owner.namespace)?,
-        name: parse(format_args!("{field}.name"), &owner.name)?,
-        slot: owner.slot.into(),
-    })
+    Owner::try_from(owner)
+        .map_err(|error| IpamError::field(format!("{field}.{}", error.field), error.message))
 }
 
 /// A request; `Explain` may ask for nothing.
@@ -226,16 +221,6 @@ impl FromStr for Key {
     }
 }
 
-pub(super) fn owner_message(owner: &Owner) -> core_pb::Owner {
-    core_pb::Owner {
-        cluster: owner.cluster.as_str().to_owned(),
-        kind: owner.kind.as_str().to_owned(),
-        namespace: namespace_text(owner.namespace.as_ref()),
-        name: owner.name.as_str().to_owned(),
-        slot: owner.slot.to_string(),
-    }
-}
-
 pub(super) fn pool_ref(id: &PoolId) -> core_pb::PoolRef {
     core_pb::PoolRef {
         source: id.source.0.as_str().to_owned(),
@@ -248,18 +233,16 @@ fn namespace_text(namespace: Option<&Name>) -> String {
     namespace.map_or_else(String::new, |namespace| namespace.as_str().to_owned())
 }
 
+/// As messages write it.
 pub(super) fn family(family: Family) -> i32 {
-    match family {
-        Family::V4 => core_pb::Family::Ipv4.into(),
-        Family::V6 => core_pb::Family::Ipv6.into(),
-    }
+    core_pb::Family::from(family).into()
 }
 
 pub(super) fn allocation((allocation, pool): &Placed) -> pb::Allocation {
     pb::Allocation {
         network: allocation.key.network.as_str().to_owned(),
         prefix: allocation.key.prefix.to_string(),
-        owner: Some(owner_message(&allocation.owner)),
+        owner: Some((&*allocation.owner).into()),
         owner_uid: allocation.uid.to_string(),
         pool: pool.as_ref().map(pool_ref),
         allocated_at: Some(timestamp(allocation.since)),

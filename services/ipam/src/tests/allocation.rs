@@ -340,6 +340,8 @@ async fn pools_are_measured() {
         r#"groundplane_ipam_allocations_total{outcome="ok"} 1"#,
         r#"groundplane_ipam_allocations_total{outcome="POOL_NOT_FOUND"} 1"#,
         "groundplane_ipam_commit_changes_count 1",
+        "# UNIT groundplane_ipam_commit_duration_seconds seconds",
+        "groundplane_ipam_commit_duration_seconds_count 1",
     ] {
         assert!(
             text.lines().any(|found| found.trim_end_matches(".0") == line),

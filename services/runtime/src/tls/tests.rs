@@ -114,7 +114,7 @@ fn a_set_of_files_that_does_not_fit_together_is_never_used() {
             server.look(metrics.tls(), &clock);
             assert!(std::sync::Arc::ptr_eq(&first, &server.config()));
         }
-        assert_eq!((count("Ok"), count("Failed")), (0, failed), "told once");
+        assert_eq!((count("ok"), count("failed")), (0, failed), "told once");
     }
     mount.put(&new, &[]);
     server.look(metrics.tls(), &clock);
@@ -126,7 +126,7 @@ fn a_set_of_files_that_does_not_fit_together_is_never_used() {
     mount.put(&new, &[&authority]);
     server.look(metrics.tls(), &clock);
     assert!(!std::sync::Arc::ptr_eq(&first, &server.config()));
-    assert_eq!((count("Ok"), count("Failed")), (1, failed + 1));
+    assert_eq!((count("ok"), count("failed")), (1, failed + 1));
     let expiry = "groundplane_tls_certificate_expiry_timestamp_seconds{side=\"server\"} 4733510400";
     assert!(
         metrics.encode().unwrap().contains(expiry),

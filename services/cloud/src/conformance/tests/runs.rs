@@ -2,7 +2,7 @@
 
 use groundplane_core::Family;
 use groundplane_runtime::Context;
-use groundplane_runtime::config::{Document, SecretFile};
+use groundplane_runtime::config::Document;
 use groundplane_runtime::grpc::channel;
 use groundplane_sandbox::{ProjectOptions, Sandbox};
 use parking_lot::Mutex;
@@ -11,12 +11,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::{Options, Progress, Report, RunError, Verdict, check_over, rules};
 use super::cloud::{everything, furnished, look, provider};
-use crate::config::{EquinixBgp, EquinixConfig};
 use crate::testing::loopback::Loopback;
 use crate::testing::{FakeCloud, Operation};
 use crate::{
-    Capability, CloudConfig, CloudError, CloudErrorKind, DriverName, ElasticIps as _, EndpointSelector,
-    NewReservation, Placement, connect,
+    Capability, CloudConfig, CloudError, CloudErrorKind, ElasticIps as _, NewReservation, Placement, connect,
+    sandboxed,
 };
 
 fn not_passed(report: &Report) -> Vec<(&'static str, &Verdict)> {
@@ -59,24 +58,7 @@ async fn equinix_passes_through_a_provider_and_keeps_nothing() {
     let project = sandbox.project(ProjectOptions::default());
     project.add_devices(3);
     let files = tempfile::tempdir().unwrap();
-    let token = files.path().join("token");
-    std::fs::write(&token, project.token()).unwrap();
-    let config = CloudConfig {
-        driver: DriverName::Equinix,
-        equinix: EquinixConfig {
-            base_url: project.base_url().to_owned(),
-            api_token_file: Some(SecretFile::new(token)),
-            project_id: project.id().to_string(),
-            metro: "sv".to_owned(),
-            bgp: EquinixBgp {
-                enabled: true,
-                ..EquinixBgp::default()
-            },
-            ..EquinixConfig::default()
-        },
-        endpoint: Some(EndpointSelector::Tag("api".to_owned())),
-        ..CloudConfig::default()
-    };
+    let config = sandboxed::equinix(&project, files.path());
     let context = Context::new();
     let cloud = connect(&config, &context).unwrap();
     let target = Loopback::new(cloud.clone(), None, &context.tasks)

@@ -2,17 +2,17 @@
 
 use groundplane_core::ProviderId;
 use groundplane_runtime::Context;
-use groundplane_runtime::config::{Document, SecretFile};
+use groundplane_runtime::config::Document;
 use groundplane_sandbox::{ProjectOptions, ReservationOptions, Sandbox, TestCloud};
 
 use super::super::{CallMetrics, Remote};
-use crate::config::{Capability, EquinixBgp, EquinixConfig, RemoteConfig};
+use crate::config::{Capability, RemoteConfig};
 use crate::testing::loopback::Loopback;
 use crate::testing::{
     FakeCloud, FakeEndpoint, bgp_fabric_contract, elastic_ips_contract, endpoint_ips_contract,
     machine_source_contract,
 };
-use crate::{AddressBackend, Cloud, CloudConfig, DriverName, EndpointSelector, connect};
+use crate::{AddressBackend, Cloud, CloudConfig, EndpointSelector, connect, sandboxed};
 
 /// The driver `remote`, of a provider of `cloud`.
 async fn through_loopback(cloud: Cloud, context: &Context) -> Cloud {
@@ -110,28 +110,11 @@ async fn equinix_keeps_the_contracts_through_a_provider() {
     let project = sandbox.project(ProjectOptions::default());
     let devices = project.add_devices(3);
     let files = tempfile::tempdir().unwrap();
-    let token = files.path().join("token");
-    std::fs::write(&token, project.token()).unwrap();
     project.add_reservation(ReservationOptions {
         tags: vec!["api".to_owned()],
         ..ReservationOptions::default()
     });
-    let config = CloudConfig {
-        driver: DriverName::Equinix,
-        equinix: EquinixConfig {
-            base_url: project.base_url().to_owned(),
-            api_token_file: Some(SecretFile::new(token)),
-            project_id: project.id().to_string(),
-            metro: "sv".to_owned(),
-            bgp: EquinixBgp {
-                enabled: true,
-                ..EquinixBgp::default()
-            },
-            ..EquinixConfig::default()
-        },
-        endpoint: Some(EndpointSelector::Tag("api".to_owned())),
-        ..CloudConfig::default()
-    };
+    let config = sandboxed::equinix(&project, files.path());
     let context = Context::new();
     let cloud = through_loopback(connect(&config, &context).unwrap(), &context).await;
     let absent = "equinixmetal://00000000-0000-4000-8000-000000000000"

@@ -90,7 +90,7 @@ async fn a_move_takes_away_then_gives() {
         .collect();
     assert_eq!(counts, [1, 0, 1]);
     assert_eq!(bench.fake.assignments()[0].id, moved.assignment);
-    assert!(bench.metric("groundplane_eip_endpoint_moves_total{outcome=\"Moved\"} 1"));
+    assert!(bench.metric("groundplane_eip_endpoint_moves_total{outcome=\"moved\"} 1"));
     let again = bench.move_to("b", Some(&old)).await.unwrap();
     let expected = Moved {
         calls: 1,

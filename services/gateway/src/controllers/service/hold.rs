@@ -126,28 +126,25 @@ impl ServiceController {
         if !self.scope.pin {
             return Ok(());
         }
-        match self.gateway.adoption.settled(ADOPTION_PATIENCE).await {
-            Standing::Adopted { .. } => Ok(()),
-            Standing::Waiting => Err(Stop::Outage {
-                refusal: Refusal::new(
-                    "Adopting",
-                    "ipam has not been told yet what this cluster holds. It is tried again as soon as it has.",
-                ),
-                tell: false,
-                at_least: Duration::ZERO,
-            }),
-            Standing::Refused { trusted, offered } => Err(Stop::Outage {
-                refusal: Refusal::new(
-                    "UnknownStore",
-                    format!(
-                        "ipam has the store {offered}, and this cluster trusts {trusted}. If the new one is right, run \
-                         `groundplane ctl store accept {offered}`."
-                    ),
-                ),
+        let standing = self.gateway.adoption.settled(ADOPTION_PATIENCE).await;
+        if let Some(message) = standing.refusal() {
+            return Err(Stop::Outage {
+                refusal: Refusal::new("UnknownStore", message),
                 tell: true,
                 at_least: Duration::ZERO,
-            }),
+            });
         }
+        if matches!(standing, Standing::Adopted { .. }) {
+            return Ok(());
+        }
+        Err(Stop::Outage {
+            refusal: Refusal::new(
+                "Adopting",
+                "ipam has not been told yet what this cluster holds. It is tried again as soon as it has.",
+            ),
+            tell: false,
+            at_least: Duration::ZERO,
+        })
     }
 
     /// Another Service of this name holds addresses, by the word of the address service. Gives them back once it is proven that the

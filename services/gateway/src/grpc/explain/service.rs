@@ -9,7 +9,7 @@ use crate::announcers::{self, StatusWriter};
 use crate::clients::messages;
 use crate::cluster::objects::{Key, ServiceObject};
 use crate::domain::service::{self as domain, Plan, Scope, Wish};
-use crate::gateway::{Gateway, Standing};
+use crate::gateway::Gateway;
 use crate::grpc::{GatewayError, cache_age};
 use crate::queue::Waits;
 
@@ -106,10 +106,7 @@ async fn address(gateway: &Gateway, service: &ServiceObject, wish: &Wish) -> Ste
             "addresses come from the cloud; `ctl addresses` lists them",
         );
     }
-    if let Standing::Refused { trusted, offered } = gateway.adoption.standing() {
-        let detail = format!(
-            "ipam has the store {offered}, and this cluster trusts {trusted}; if the new one is right, run `groundplane ctl store accept {offered}`"
-        );
+    if let Some(detail) = gateway.adoption.standing().refusal() {
         return step(TITLE, false, detail);
     }
     let Some(cluster) = gateway.cluster.identity.get() else {

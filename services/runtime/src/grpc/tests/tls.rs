@@ -311,7 +311,7 @@ async fn certificates_and_authority_are_renewed_without_a_failed_call() {
     assert_eq!(stream.message().await.unwrap().unwrap(), "first");
 
     let reloads = |side: &str| {
-        let line = format!("groundplane_tls_reloads_total{{side=\"{side}\",outcome=\"Ok\"}} ");
+        let line = format!("groundplane_tls_reloads_total{{side=\"{side}\",outcome=\"ok\"}} ");
         let text = world.context.metrics.encode().unwrap();
         text.lines()
             .find_map(|text| text.strip_prefix(&line)?.parse::<u32>().ok())
