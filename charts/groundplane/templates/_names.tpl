@@ -100,3 +100,13 @@ ipam,eip,bgp,instances,gateway
 {{- end }}
 {{- toYaml $config }}
 {{- end }}
+
+{{/* Names that the external Service may have, as JSON: the Secret of an older controller has its own kept. */}}
+{{- define "groundplane.external" -}}
+{{- $service := dig "endpoint" "service" "" .Values.config }}
+{{- $names := list (last (splitList "/" ($service | default "kube-system/groundplane-kubernetes-external"))) }}
+{{- if and .Values.cloudConfig.existingSecret (not $service) }}
+{{- $names = concat $names (list "cloud-provider-equinix-metal-kubernetes-external" "packet-ccm-kubernetes-external") }}
+{{- end }}
+{{- toJson $names }}
+{{- end }}

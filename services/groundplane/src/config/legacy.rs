@@ -73,8 +73,8 @@ fn choose(document: &Document, inputs: &Inputs<'_>) -> Result<Option<Generation>
     let cherry = inputs.first(CHERRY);
     let equinix = inputs.first(METAL).or_else(|| inputs.first(PACKET));
     match (document.text("driver"), cherry, equinix) {
-        (Some("cherry"), ..) | (None, Some(_), None) => Ok(Some(Generation::Cherry)),
-        (Some("equinix"), ..) | (None, None, Some(_)) => Ok(Some(Generation::of_equinix(inputs))),
+        (None, None, None) if inputs.file().is_none() => Ok(None),
+        (None, None, None) if Generation::is_cherrys(inputs) => Ok(Some(Generation::Cherry)),
         (None, Some(cherry), Some(equinix)) => Err(PlacedProblem {
             place: Some(Place::Environment(cherry.into())),
             problem: Problem::new(
@@ -83,9 +83,8 @@ fn choose(document: &Document, inputs: &Inputs<'_>) -> Result<Option<Generation>
                 "unset those of one of them, or write `driver: cherry` or `driver: equinix`",
             ),
         }),
-        (None, None, None) if inputs.file().is_none() => Ok(None),
-        (None, None, None) if Generation::is_cherrys(inputs) => Ok(Some(Generation::Cherry)),
-        (None, None, None) => Ok(Some(Generation::of_equinix(inputs))),
+        (Some("cherry"), ..) | (None, Some(_), None) => Ok(Some(Generation::Cherry)),
+        (Some("equinix"), ..) | (None, None, _) => Ok(Some(Generation::of_equinix(inputs))),
         // The driver is misspelt, which is told when it is decoded.
         (Some(_), ..) => Ok(None),
     }
@@ -213,7 +212,12 @@ impl<'a> Layer<'a> {
 
     fn defaults(&mut self) {
         let document = &*self.document;
-        let values = self.generation.defaults(|path| document.says(path));
+        let mut values = self.generation.defaults(|path| document.says(path));
+        // The Service that leads to an endpoint is theirs as the endpoint is.
+        let tag = document.origin("endpoint.tag");
+        if tag.is_some_and(|place| !matches!(place, Place::File { .. })) {
+            values.extend(self.generation.external_service());
+        }
         let place = Place::Implied(format!("default of {}", self.generation.name()).into());
         let off = values
             .iter()

@@ -6,7 +6,7 @@ use serde_json::Value;
 /// The text. `remark` says what stands behind the value at a path (`pools[0].name`).
 pub(crate) fn text(value: &Value, remark: &dyn Fn(&str) -> Option<String>) -> String {
     let mut writer = Writer {
-        text: String::new(),
+        lines: Vec::new(),
         remark,
     };
     match value {
@@ -14,11 +14,12 @@ pub(crate) fn text(value: &Value, remark: &dyn Fn(&str) -> Option<String>) -> St
         Value::Array(items) if !items.is_empty() => writer.items(items, "", 0),
         _ => writer.line("", value, ""),
     }
-    writer.text
+    writer.lines.push(String::new());
+    writer.lines.join("\n")
 }
 
 struct Writer<'a> {
-    text: String,
+    lines: Vec<String>,
     remark: &'a dyn Fn(&str) -> Option<String>,
 }
 
@@ -26,7 +27,7 @@ impl Writer<'_> {
     /// JSON's texts, numbers and lists are YAML's, too.
     fn line(&mut self, head: &str, value: &Value, path: &str) {
         let remark = (self.remark)(path).map_or_else(String::new, |remark| format!("  # {remark}"));
-        self.text.push_str(&format!("{head}{value}{remark}\n"));
+        self.lines.push(format!("{head}{value}{remark}"));
     }
 
     fn entries(&mut self, value: &Value, path: &str, depth: usize) {
@@ -38,11 +39,11 @@ impl Writer<'_> {
             let key = plain(key);
             match value {
                 Value::Object(inner) if !inner.is_empty() => {
-                    self.text.push_str(&format!("{blanks}{key}:\n"));
+                    self.lines.push(format!("{blanks}{key}:"));
                     self.entries(value, &path, depth + 1);
                 }
                 Value::Array(items) if items.iter().any(Value::is_object) => {
-                    self.text.push_str(&format!("{blanks}{key}:\n"));
+                    self.lines.push(format!("{blanks}{key}:"));
                     self.items(items, &path, depth + 1);
                 }
                 _ => self.line(&format!("{blanks}{key}: "), value, &path),
@@ -55,7 +56,7 @@ impl Writer<'_> {
         for (index, item) in items.iter().enumerate() {
             let path = format!("{path}[{index}]");
             if item.as_object().is_some_and(|entries| !entries.is_empty()) {
-                self.text.push_str(&format!("{blanks}-\n"));
+                self.lines.push(format!("{blanks}-"));
                 self.entries(item, &path, depth + 1);
             } else {
                 self.line(&format!("{blanks}- "), item, &path);

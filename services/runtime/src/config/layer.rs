@@ -52,17 +52,15 @@ impl Document {
             let Value::Map(entries) = &mut node.value else {
                 return false;
             };
-            let index = match entries.iter().position(|(name, ..)| name == key) {
-                Some(index) => index,
-                None => {
-                    let inner = Node {
-                        place: Place::Unwritten,
-                        value: Value::Null,
-                    };
-                    entries.push((key.to_owned(), place.clone(), inner));
-                    entries.len() - 1
-                }
-            };
+            let known = entries.iter().position(|(name, ..)| name == key);
+            let index = known.unwrap_or(entries.len());
+            if known.is_none() {
+                let inner = Node {
+                    place: Place::Unwritten,
+                    value: Value::Null,
+                };
+                entries.push((key.to_owned(), place.clone(), inner));
+            }
             let Some((.., inner)) = entries.get_mut(index) else {
                 return false;
             };

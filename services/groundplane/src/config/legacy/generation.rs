@@ -117,6 +117,17 @@ impl Generation {
                 .is_some_and(|(_, project)| project.is_u64())
     }
 
+    /// The Service that it kept for the API endpoint, so that it stays in place.
+    pub(super) fn external_service(self) -> Option<(String, Plain)> {
+        let name = match self {
+            Self::Packet | Self::LatePacket => "packet-ccm",
+            Self::DocumentedMetal | Self::EarlyMetal | Self::Metal => "cloud-provider-equinix-metal",
+            Self::Cherry => return None,
+        };
+        let service = format!("kube-system/{name}-kubernetes-external");
+        Some(("endpoint.service".to_owned(), Plain::Text(service)))
+    }
+
     /// What it did where nothing was said: keys of ours, and values. `says`: was this key set by somebody?
     pub(super) fn defaults(self, says: impl Fn(&str) -> bool) -> Vec<(String, Plain)> {
         let mut values = Vec::new();

@@ -97,9 +97,10 @@ pub(super) fn read(row: &Row, name: &str, given: Given<'_>, cloud: &str) -> Resu
             0 => Outcome::default(),
             port => Outcome::value(&path, Plain::Number(port)),
         }),
-        Kind::Flag => Ok(match switch(&text)? {
-            false => Outcome::default(),
-            true => Outcome::value(&path, Plain::Bool(true)),
+        Kind::Flag => Ok(if switch(&text)? {
+            Outcome::value(&path, Plain::Bool(true))
+        } else {
+            Outcome::default()
         }),
         Kind::LoadBalancer => load_balancer(name, &text, cloud),
         Kind::LoadBalancerId => Err(Refusal::new(

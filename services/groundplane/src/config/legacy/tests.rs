@@ -168,6 +168,10 @@ fn variables_win_over_the_file_and_yaml_over_both() {
             ("equinix.facility", "da11"),
             ("equinix.bgp.enabled", "true"),
             ("endpoint.tag", "of-file"),
+            (
+                "endpoint.service",
+                "kube-system/cloud-provider-equinix-metal-kubernetes-external",
+            ),
             ("gateway.announcer", "empty"),
         ])
     );
@@ -319,6 +323,42 @@ fn every_name_of_an_annotation_can_be_told() {
         }
     }
     assert!(seen >= 38, "only {seen} names");
+}
+
+/// Every key that a setting sets is one that there is, and takes what it is set to.
+#[test]
+fn every_setting_sets_a_key_that_there_is() {
+    let plain = |row: &Row, name: &str| match row.kind {
+        Kind::Asn | Kind::PeerAsn => "65001",
+        Kind::Port => "7443",
+        Kind::Flag => "true",
+        Kind::Id => "4711",
+        Kind::LoadBalancer if name.ends_with("CONFIGMAP") => "ns:name",
+        Kind::LoadBalancer if name.contains("DISABLE") => "true",
+        Kind::LoadBalancer => "metallb:///ns?crdConfiguration=true&bgp-peer-mode=frr",
+        _ if row.path == "gateway.bgpNodeSelector" => "bgp=true",
+        Kind::Secret | Kind::Text | Kind::LoadBalancerId | Kind::Debug => "x",
+    };
+    // A name of its own for each annotation, for they must differ.
+    let value = |row: &Row, name: &str| match row.path.strip_prefix("gateway.annotations.") {
+        Some(field) => format!("example.com/{}", field.to_lowercase()),
+        None => plain(row, name).to_owned(),
+    };
+    for prefix in [table::METAL, PACKET, CHERRY] {
+        let mut environment: Vec<(&str, String)> = Vec::new();
+        for row in TABLE.iter().filter(|row| row.kind != Kind::LoadBalancerId) {
+            let names = row.environment.iter().filter(|name| name.starts_with(prefix));
+            environment.extend(names.map(|name| (*name, value(row, name))));
+        }
+        // Each by itself, and all of them.
+        for told in environment.chunks(1).chain([&environment[..]]) {
+            let told: Vec<_> = told.iter().map(|(name, value)| (*name, value.as_str())).collect();
+            let sources = Sources::new(&told, None);
+            let examined = super::super::Config::examine(Document::empty(), &sources, false);
+            let errors = examined.errors.map(|errors| errors.to_string());
+            assert_eq!(errors, None, "{told:?}");
+        }
+    }
 }
 
 /// Secrets are told by their place, in no message and in no value.

@@ -77,6 +77,7 @@ fn packet_ccm_is_understood() {
                 ("equinix.bgp.localAsn", "65001"),
                 ("endpoint.tag", "api"),
                 ("endpoint.port", "443"),
+                ("endpoint.service", "kube-system/packet-ccm-kubernetes-external"),
                 ("gateway.annotationFormats", r#"["plural"]"#),
                 ("gateway.annotations.localAsn", "packet.com/node.asn"),
                 ("gateway.annotations.peerAsn", "packet.com/peer.asns"),
@@ -189,6 +190,17 @@ fn an_endpoint_needs_its_tag() {
         !values.contains_key("endpoint.tag"),
         "the file has chosen another way to tell it"
     );
+}
+
+/// The Service of an endpoint that an older controller told of is its own, and stays in place.
+#[test]
+fn the_external_service_is_that_of_the_generation() {
+    let told = [METAL[0], METAL[1], ("METAL_EIP_TAG", "api")];
+    let service = |yaml: &str| take(yaml, &told, None).values().remove("endpoint.service");
+    let theirs = "kube-system/cloud-provider-equinix-metal-kubernetes-external";
+    assert_eq!(service("").as_deref(), Some(theirs));
+    assert_eq!(service("endpoint: {service: a/b}").as_deref(), Some("a/b"));
+    assert_eq!(service("endpoint: {tag: own}"), None, "the endpoint is ours");
 }
 
 /// Which cloud: groundplane.yaml, else the variables, else what only Cherry's file has.
