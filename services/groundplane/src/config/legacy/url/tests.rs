@@ -201,3 +201,19 @@ fn pairs_of_hexadecimal_digits_are_taken_apart() {
         assert_eq!(decode(text), plain);
     }
 }
+
+proptest::proptest! {
+    #[test]
+    fn no_text_makes_the_readers_panic(text in "(metallb|empty|emlb|[a-z]{0,4})(://|:|/){0,2}[ -~é]{0,40}") {
+        // Whether it is right is not the question here, but what is read is fit for Kubernetes.
+        for reading in [read(&text, false), read(&text, true), read_config_map(&text)].into_iter().flatten() {
+            match reading.choice {
+                Choice::ConfigMap { namespace, name } => {
+                    proptest::prop_assert!(is_label(&namespace) && is_name(&name), "{namespace}/{name}");
+                }
+                Choice::CustomResources { namespace, .. } => proptest::prop_assert!(is_label(&namespace), "{namespace}"),
+                Choice::Off | Choice::KubeVip | Choice::Empty { .. } => {}
+            }
+        }
+    }
+}
