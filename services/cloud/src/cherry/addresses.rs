@@ -53,7 +53,7 @@ impl ElasticIps for Cherry {
         let tags = need_tags(&wanted.tags, &call)?;
         let region = self.region(&wanted.placement, &call)?;
         let call = call.body(json!({ "region": region, "tags": tags.0 }));
-        let made: wire::Address = self.http.read(&call).await.map_err(not_absence)?;
+        let made: wire::Ip = self.http.read(&call).await.map_err(not_absence)?;
         Ok(reservation(&made))
     }
 
@@ -88,7 +88,7 @@ impl ElasticIps for Cherry {
             return Err(call.error(CloudErrorKind::Refused, "not an id of this cloud"));
         }
         let tags = need_tags(tags, &call)?;
-        let row: wire::Address = self.http.read(&call.body(json!({ "tags": tags.0 }))).await?;
+        let row: wire::Ip = self.http.read(&call.body(json!({ "tags": tags.0 }))).await?;
         Ok(reservation(&row))
     }
 }
@@ -120,13 +120,13 @@ fn as_kept(tags: &[String]) -> Vec<String> {
 }
 
 /// What of it belongs to us: all of a floating IP or a subnet; of a server's own network its address alone.
-pub(super) fn prefix(row: &wire::Address) -> Option<Prefix> {
+pub(super) fn prefix(row: &wire::Ip) -> Option<Prefix> {
     let own = row.is_public() || row.is_private();
     let block: Option<Prefix> = row.cidr.parse().ok().filter(|_| !own);
     block.or_else(|| row.address.map(Prefix::host))
 }
 
-fn reservation(row: &wire::Address) -> Reservation {
+fn reservation(row: &wire::Ip) -> Reservation {
     let prefix = prefix(row);
     let assignment = |server: u64| Assignment {
         id: endpoint::assignment_id(&row.id, server),

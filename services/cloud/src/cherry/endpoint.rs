@@ -106,7 +106,7 @@ impl Cherry {
         operation: String,
     ) -> Result<EndpointAssignment, CloudError> {
         let call = target(&operation, &floating.id, server);
-        let row: wire::Address = match self.http.read(&call).await {
+        let row: wire::Ip = match self.http.read(&call).await {
             Ok(row) => row,
             Err(error) => return Err(self.explain(error, floating, server).await),
         };
@@ -156,7 +156,7 @@ fn target(operation: &str, id: &str, server: u64) -> Call {
 }
 
 /// The one address that is meant, among all.
-fn find(rows: Vec<wire::Address>, selector: &EndpointSelector) -> Result<wire::Address, CloudError> {
+fn find(rows: Vec<wire::Ip>, selector: &EndpointSelector) -> Result<wire::Ip, CloudError> {
     let mut found: Vec<_> = rows.into_iter().filter(|row| is_meant(row, selector)).collect();
     let said = match selector {
         EndpointSelector::Tag(tag) => format!("with tag `{tag}`"),
@@ -176,7 +176,7 @@ fn find(rows: Vec<wire::Address>, selector: &EndpointSelector) -> Result<wire::A
     Err(CloudError::new(CloudErrorKind::Refused, READ, message))
 }
 
-fn is_meant(row: &wire::Address, selector: &EndpointSelector) -> bool {
+fn is_meant(row: &wire::Ip, selector: &EndpointSelector) -> bool {
     match selector {
         EndpointSelector::Tag(tag) => row.tags.has(tag),
         // A block around it is found, too: it is there, and cannot be the endpoint.
@@ -186,7 +186,7 @@ fn is_meant(row: &wire::Address, selector: &EndpointSelector) -> bool {
 }
 
 /// A floating IP of one address.
-fn movable(row: &wire::Address) -> Result<FloatingIp, CloudError> {
+fn movable(row: &wire::Ip) -> Result<FloatingIp, CloudError> {
     let refuse = |message: String| Err(CloudError::new(CloudErrorKind::Refused, READ, message));
     let Some(prefix) = addresses::prefix(row) else {
         return refuse(format!("IP address {} has no address yet", row.id));

@@ -17,7 +17,7 @@ impl Listed for wire::Server {
     }
 }
 
-impl Listed for wire::Address {
+impl Listed for wire::Ip {
     fn id(&self) -> String {
         self.id.clone()
     }
@@ -59,7 +59,7 @@ impl Cherry {
     ///
     /// # Errors
     /// As [`list_all`].
-    pub(super) async fn addresses(&self) -> Result<Vec<wire::Address>, CloudError> {
+    pub(super) async fn addresses(&self) -> Result<Vec<wire::Ip>, CloudError> {
         self.all(ADDRESSES).await
     }
 

@@ -52,7 +52,7 @@ pub(super) struct Server {
     #[serde(default, deserialize_with = "or_default")]
     pub(super) bgp: ServerBgp,
     #[serde(default, deserialize_with = "or_default")]
-    pub(super) ip_addresses: Vec<Address>,
+    pub(super) ip_addresses: Vec<Ip>,
     #[serde(default, deserialize_with = "or_default")]
     pub(super) tags: Tags,
 }
@@ -90,7 +90,7 @@ pub(super) struct ServerBgp {
 
 /// An address of any type: a server's own, a floating one, a subnet.
 #[derive(Debug, Deserialize)]
-pub(super) struct Address {
+pub(super) struct Ip {
     pub(super) id: String,
     /// Absent while it is being made.
     #[serde(default)]
@@ -113,7 +113,7 @@ struct Target {
     id: u64,
 }
 
-impl Address {
+impl Ip {
     /// The server that it is on; `None`: on none.
     pub(super) fn holder(&self) -> Option<u64> {
         Some(self.targeted_to.id).filter(|id| *id != 0)

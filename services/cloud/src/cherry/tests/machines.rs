@@ -275,7 +275,7 @@ fn an_answer_may_be_poor() {
     }
     let address = |target: Value| {
         let body = json!({ "id": "a", "address": "192.0.2.1", "targeted_to": target });
-        serde_json::from_value::<wire::Address>(body).unwrap().holder()
+        serde_json::from_value::<wire::Ip>(body).unwrap().holder()
     };
     for (target, holder) in [
         (json!({ "id": 7 }), Some(7)),
