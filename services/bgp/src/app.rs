@@ -223,17 +223,14 @@ impl Bgp {
     }
 }
 
-/// IPv4 always; IPv6 where the node speaks it.
+/// Those in which the node has addresses; IPv4 where it says nothing yet.
 fn families(asked: &Asked) -> Vec<Family> {
-    let v6 = asked
-        .query
-        .addresses
-        .iter()
-        .any(|address| Family::of(*address) == Family::V6);
-    if v6 {
-        vec![Family::V4, Family::V6]
-    } else {
-        vec![Family::V4]
+    let addresses = &asked.query.addresses;
+    let has = |family| addresses.iter().any(|address| Family::of(*address) == family);
+    match (has(Family::V4), has(Family::V6)) {
+        (true, true) => vec![Family::V4, Family::V6],
+        (false, true) => vec![Family::V6],
+        (_, false) => vec![Family::V4],
     }
 }
 

@@ -9,7 +9,7 @@
 use groundplane_bgp::{Config, start};
 use groundplane_cloud::testing::{FakeCloud, Operation};
 use groundplane_cloud::{BgpProject, Cloud, CloudConfig, Neighbors, Peer, StaticBgp, StaticConfig, connect};
-use groundplane_core::ErrorKind;
+use groundplane_core::{ErrorKind, Family, Prefix};
 use groundplane_proto::FILE_DESCRIPTOR_SET;
 use groundplane_proto::bgp::v1 as proto;
 use groundplane_proto::bgp::v1::bgp_service_client::BgpServiceClient;
@@ -225,6 +225,29 @@ async fn a_session_that_is_there_already_is_no_error() {
     assert_eq!((world.project.sessions().len(), world.calls(0, CREATE)), (1, 2));
 }
 
+/// E17: a machine speaks BGP in the families that it has, and is given no session in another.
+#[tokio::test]
+async fn sessions_are_of_the_families_that_a_machine_has() {
+    for (addresses, expected) in [
+        (&["10.0.0.1", "192.0.2.1"][..], &[Family::V4][..]),
+        (&["2001:db8::1"], &[Family::V6]),
+        (&["10.0.0.1", "2001:db8::1"], &[Family::V4, Family::V6]),
+        // A node that says nothing yet: what every cloud of this kind has.
+        (&[], &[Family::V4]),
+    ] {
+        let world = World::with(enabled()).await;
+        let device = world.device();
+        let request = proto::EnsureMachineRequest {
+            addresses: addresses.iter().map(|address| (*address).to_owned()).collect(),
+            ..machine(device)
+        };
+        world.process().await.machine(request).await.unwrap();
+        let sessions = world.project.sessions();
+        let families: Vec<Family> = sessions.iter().map(|session| session.family).collect();
+        assert_eq!(families, expected, "{addresses:?}");
+    }
+}
+
 /// E32: peers that are not known at first are pending, and come with a later call.
 #[tokio::test]
 async fn peers_that_come_later_are_pending_first() {
@@ -377,6 +400,15 @@ async fn the_overview_has_no_passwords() {
         .into_inner();
     assert_eq!((page.machines.len(), page.machines[0].peers.len()), (1, 2));
     assert!(page.machines[0].peers.iter().all(|peer| peer.password.is_empty()));
+    // What a route to the peers takes: by which router, from which address.
+    let private = world.project.own_ipv4(device, false).unwrap();
+    let network: Prefix = page.machines[0].private_network.parse().unwrap();
+    let gateway: std::net::IpAddr = page.machines[0].gateway.parse().unwrap();
+    for address in [private, gateway] {
+        assert!(network.range().contains(Prefix::host(address).range()), "{network} {address}");
+    }
+    assert_ne!(gateway, private);
+    assert_eq!(page.machines[0].peers[0].source_address, private.to_string());
 }
 
 #[tokio::test]
@@ -472,6 +504,7 @@ async fn peers_that_vanish_stay_until_somebody_insists() {
     let told = |peers| Neighbors {
         peers,
         private_network: None,
+        gateway: None,
     };
     cloud.set_neighbors(&id, told(vec![peer]));
     let bgp = Bgp::over(cloud.cloud(), Context::new()).await;

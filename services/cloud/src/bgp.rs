@@ -46,6 +46,8 @@ pub struct Neighbors {
     pub peers: Vec<Peer>,
     /// The network that the machine's private management address is in, as CIDR.
     pub private_network: Option<String>,
+    /// The router next to that address, by which peers beyond are reached; `None`: the cloud does not say.
+    pub gateway: Option<IpAddr>,
 }
 
 /// A session of a machine, by the cloud's word.

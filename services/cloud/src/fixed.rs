@@ -170,6 +170,7 @@ impl BgpFabric for PeerTable {
         Ok(Neighbors {
             peers,
             private_network: None,
+            gateway: None,
         })
     }
 }

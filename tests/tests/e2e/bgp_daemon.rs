@@ -87,6 +87,17 @@ async fn a_node_peers_by_its_annotations_and_announces_a_service() -> Result<()>
     assert_eq!(peering.password.as_deref(), password);
     assert!(peering.multihop);
 
+    // What a static route to a peer takes.
+    let told = world.ctl(&["peers"]).await?;
+    let rows = told.as_array().context("no list")?;
+    assert_eq!(rows.len(), 2, "{told}");
+    for (row, router) in rows.iter().zip(ROUTERS) {
+        assert_eq!(row["peerAddress"], router.to_string(), "{told}");
+        assert_eq!(row["sourceAddress"], MACHINE.to_string());
+        let gateway: IpAddr = row["gateway"].as_str().context("no gateway")?.parse()?;
+        ensure!(gateway != IpAddr::V4(MACHINE), "{told}");
+    }
+
     let port = free_port(&[MACHINE, ROUTERS[0], ROUTERS[1]])?;
     let mut routers = Vec::new();
     for address in ROUTERS {

@@ -155,6 +155,7 @@ mod tests {
         Neighbors {
             peers: vec![peer],
             private_network: None,
+            gateway: None,
         }
     }
 

@@ -47,6 +47,8 @@ pub(crate) fn asked(request: proto::EnsureMachineRequest) -> Result<Asked, BgpEr
         seed: Neighbors {
             peers,
             private_network,
+            // Nodes do not say it.
+            gateway: None,
         },
         fresh: request.fresh,
     })
@@ -79,6 +81,7 @@ pub(crate) fn peers(peers: Peers) -> proto::EnsureMachineResponse {
     let Neighbors {
         peers: mut list,
         private_network,
+        gateway: _,
     } = peers.neighbors;
     list.sort_by_key(|peer| peer.address);
     let with_password = |peer: Peer| {
@@ -118,5 +121,11 @@ pub(crate) fn told(overview: Overview) -> proto::MachinePeers {
         node: overview.node,
         peers: overview.neighbors.peers.iter().map(without_password).collect(),
         session_status: overview.sessions.into_iter().collect(),
+        private_network: overview.neighbors.private_network.unwrap_or_default(),
+        gateway: overview
+            .neighbors
+            .gateway
+            .map(|gateway| gateway.to_string())
+            .unwrap_or_default(),
     }
 }

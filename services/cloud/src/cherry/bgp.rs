@@ -106,6 +106,7 @@ impl BgpFabric for Cherry {
         Ok(Neighbors {
             peers,
             private_network: None,
+            gateway: None,
         })
     }
 }

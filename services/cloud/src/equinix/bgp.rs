@@ -128,7 +128,8 @@ impl BgpFabric for Equinix {
         peers.dedup_by_key(|peer| peer.address);
         Ok(Neighbors {
             peers,
-            private_network: private_network(&machine),
+            private_network: own_private(&machine).and_then(private_network),
+            gateway: own_private(&machine).and_then(|own| own.gateway),
         })
     }
 }
@@ -209,15 +210,18 @@ fn peers_of(row: wire::Neighbor) -> impl Iterator<Item = Peer> {
     })
 }
 
-/// The block of the first private IPv4 management address.
-fn private_network(device: &wire::Device) -> Option<String> {
+/// The first private IPv4 management address.
+fn own_private(device: &wire::Device) -> Option<&wire::DeviceAddress> {
     let mut own = device
         .ip_addresses
         .iter()
         .filter(|row| row.management && !row.public);
-    let block = &own
-        .find(|row| matches!(row.address, Some(IpAddr::V4(_))))?
-        .parent_block;
+    own.find(|row| matches!(row.address, Some(IpAddr::V4(_))))
+}
+
+/// The block that the address is in.
+fn private_network(own: &wire::DeviceAddress) -> Option<String> {
+    let block = &own.parent_block;
     Prefix::new(block.network?, block.cidr?)
         .ok()
         .map(|prefix| prefix.to_string())

@@ -60,6 +60,9 @@ pub(super) struct DeviceAddress {
     pub(super) public: bool,
     #[serde(default)]
     pub(super) management: bool,
+    /// The router next to it.
+    #[serde(default)]
+    pub(super) gateway: Option<IpAddr>,
     #[serde(default, deserialize_with = "or_default")]
     pub(super) parent_block: ParentBlock,
 }

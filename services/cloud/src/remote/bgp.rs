@@ -144,6 +144,7 @@ impl BgpFabric for Remote {
         Ok(Neighbors {
             peers,
             private_network,
+            gateway: None,
         })
     }
 }

@@ -456,6 +456,7 @@ impl BgpFabric for FakeCloud {
             Ok(Neighbors {
                 peers,
                 private_network: None,
+                gateway: None,
             })
         })
     }

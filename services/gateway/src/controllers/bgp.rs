@@ -34,8 +34,10 @@ use crate::selector::Selector;
 /// The reason where nobody wants BGP.
 const BGP_OFF: &str = "BGP_OFF";
 
-/// Sessions that wait for their cloud are asked for again after this.
+/// Sessions that wait for their cloud are asked for again after this, then after twice as long, and so on.
 const PENDING: Duration = Duration::from_secs(10);
+/// But never later than this: a machine that will not have peers costs no more.
+const LONGEST_PENDING: Duration = Duration::from_secs(300);
 
 /// Starts it, if the configuration asks for it.
 pub(crate) fn start(gateway: &Arc<Gateway>, context: &Context) {
@@ -85,6 +87,8 @@ struct BgpController {
     formats: Formats,
     /// Fingerprints of what nodes said when they were last as they should be.
     told: Mutex<HashMap<Key, u64>>,
+    /// How often nodes were asked for whose sessions wait for their cloud.
+    waiting: Mutex<HashMap<Key, u32>>,
 }
 
 impl BgpController {
@@ -97,6 +101,7 @@ impl BgpController {
             selector,
             formats,
             told: Mutex::default(),
+            waiting: Mutex::default(),
         }
     }
 
@@ -160,11 +165,15 @@ impl BgpController {
             );
             self.leave_out(&node, &wanted);
         }
-        if answer.pending {
-            self.told.lock().remove(&node.key);
-            return Outcome::After(PENDING);
-        }
         self.remember(&node);
+        if answer.pending {
+            let mut waiting = self.waiting.lock();
+            let times = waiting.entry(node.key.clone()).or_default();
+            let pause = PENDING.saturating_mul(2_u32.saturating_pow(*times));
+            *times = times.saturating_add(1);
+            return Outcome::After(pause.min(LONGEST_PENDING));
+        }
+        self.waiting.lock().remove(&node.key);
         Outcome::Done
     }
 
@@ -252,6 +261,7 @@ impl Controller for BgpController {
             Some(node) if self.unwanted(&node) => self.clean(&node).await,
             _ => {
                 self.told.lock().remove(key);
+                self.waiting.lock().remove(key);
                 Outcome::Done
             }
         }

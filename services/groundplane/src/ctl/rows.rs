@@ -225,6 +225,8 @@ pub(crate) struct PeerRow {
     peer_asn: u32,
     local_asn: u32,
     source_address: String,
+    gateway: String,
+    private_network: String,
     sessions: BTreeMap<String, String>,
 }
 
@@ -236,6 +238,8 @@ impl PeerRow {
             node,
             peers,
             session_status,
+            private_network,
+            gateway,
         } = machine;
         let row = |peer: bgp::Peer| Self {
             machine: provider_id.clone(),
@@ -244,6 +248,8 @@ impl PeerRow {
             peer_asn: peer.peer_asn,
             local_asn: peer.local_asn,
             source_address: peer.source_address,
+            gateway: gateway.clone(),
+            private_network: private_network.clone(),
             sessions: session_status.clone(),
         };
         peers.into_iter().map(row).collect()
@@ -252,7 +258,7 @@ impl PeerRow {
 
 impl Row for PeerRow {
     const COLUMNS: &'static [&'static str] = &[
-        "NODE", "MACHINE", "PEER", "PEER-AS", "LOCAL-AS", "SOURCE", "SESSIONS",
+        "NODE", "MACHINE", "PEER", "PEER-AS", "LOCAL-AS", "SOURCE", "GATEWAY", "SESSIONS",
     ];
 
     fn cells(&self) -> Vec<String> {
@@ -267,6 +273,7 @@ impl Row for PeerRow {
             self.peer_asn.to_string(),
             self.local_asn.to_string(),
             self.source_address.clone(),
+            self.gateway.clone(),
             sessions.collect::<Vec<_>>().join(" "),
         ]
     }
