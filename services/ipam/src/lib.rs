@@ -54,14 +54,30 @@ pub enum StartError {
     #[error("{}", problems(.0))]
     Config(Vec<Problem>),
     /// The store cannot be opened or read. The file is left as it is.
-    #[error(transparent)]
-    Store(#[from] StoreError),
+    #[error("{}", store(.0))]
+    Store(StoreError),
     /// The configured pools were not taken.
     #[error(transparent)]
     Pools(#[from] IpamError),
     /// The process is out of threads.
     #[error("the store's thread cannot be started")]
     Thread(#[from] std::io::Error),
+}
+
+impl From<StoreError> for StartError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// With the way out, where the disk is at fault.
+fn store(error: &StoreError) -> String {
+    match error {
+        StoreError::Unavailable(_) => format!(
+            "{error}; make room on its disk, or mend it, and start again: what the store holds is kept as it is"
+        ),
+        StoreError::Corrupt(_) | StoreError::InUse(_) => error.to_string(),
+    }
 }
 
 fn problems(problems: &[Problem]) -> String {

@@ -51,7 +51,8 @@ impl RedbStore {
     /// Opens the file, and makes it where it is not there. A file that cannot be read is an error, and stays as it is.
     pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
         let name = format!("`{}`", path.display());
-        prepare(path).map_err(|error| StoreError::Unavailable(format!("{name}: {error}").into()))?;
+        let prepared = prepare(path);
+        prepared.map_err(|error| StoreError::Unavailable(format!("{name}: {error}").into()))?;
         let path = PathBuf::from(path);
         let open = move || Database::builder().set_cache_size(CACHE).create(&path);
         Self::with(name, Box::new(open))
@@ -272,20 +273,45 @@ fn initialise(database: &Database) -> Result<(), redb::Error> {
     Ok(())
 }
 
-/// Makes the file's folder, and makes a new file's name durable.
-fn prepare(path: &Path) -> io::Result<()> {
+/// Makes the file's folder, and the file where it is not there. redb fills a new file bit by bit, and one that it did not finish, on a full
+/// disk say, would be taken for a damaged store ever after: so the file gets its name when it is whole.
+fn prepare(path: &Path) -> Result<(), redb::Error> {
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())
         .unwrap_or_else(|| Path::new("."));
     std::fs::create_dir_all(folder)?;
     if !path.exists() {
-        std::fs::OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(path)?;
+        let fresh = folder.join(format!(".new-{}.redb", Uuid::new_v4()));
+        let made = make(&fresh).and_then(|()| Ok(name(&fresh, path)?));
+        // Whether it was made or not, that name is of no use any more.
+        drop(std::fs::remove_file(&fresh));
+        made?;
         std::fs::File::open(folder)?.sync_all()?;
     }
     Ok(())
+}
+
+/// An empty store in a file of its own.
+fn make(path: &Path) -> Result<(), redb::Error> {
+    initialise(&Database::builder().set_cache_size(CACHE).create(path)?)?;
+    std::fs::File::open(path)?.sync_all()?;
+    Ok(())
+}
+
+/// Gives the file the name of the store, unless somebody was faster: then theirs is the store.
+fn name(fresh: &Path, path: &Path) -> io::Result<()> {
+    match std::fs::hard_link(fresh, path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        // A file system without links: the store is made in its place.
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied
+            ) =>
+        {
+            Ok(())
+        }
+        linked => linked,
+    }
 }
