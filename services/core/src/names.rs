@@ -24,6 +24,8 @@ pub const SERVICE_ADDRESSES: &str = "groundplane.dev/addresses";
 pub const SERVICE_POOL: &str = "groundplane.dev/pool";
 /// Annotation on a Service: `false` leaves it to somebody else.
 pub const SERVICE_MANAGED: &str = "groundplane.dev/managed";
+/// The same, in the words of Cherry Servers' controller.
+pub const CHERRY_SERVICE_MANAGED: &str = "cherryservers.com/loadbalancer-managed";
 /// Annotation on a Service: which of its fields groundplane wrote for the announcer, and what it wrote there.
 pub const SERVICE_ANNOUNCED: &str = "groundplane.dev/announced";
 /// Taint which kubelet puts on a node that waits for its cloud.

@@ -120,6 +120,11 @@ impl Changes {
         self.annotations.is_empty() && self.load_balancer_ip == Change::Keep
     }
 
+    /// The field shall say nothing.
+    pub(crate) fn take_away(&mut self, field: &Field) {
+        self.set(field, None);
+    }
+
     fn set(&mut self, field: &Field, value: Option<String>) {
         match field {
             Field::Annotation(key) => {

@@ -81,7 +81,7 @@ pub struct Config {
     pub lifecycle: Lifecycle,
     /// When elastic IPs are given back that no Service has any more.
     pub reclaim: Reclaim,
-    /// So many addresses of a family may Services have that are announced by BGP. 0: as the cloud says of its sessions.
+    /// So many addresses of a family may Services have, because a BGP session carries no more prefixes. 0: any number.
     pub max_prefixes: u32,
     /// Leader election.
     pub lease: Lease,
@@ -148,7 +148,7 @@ pub enum Announcer {
     KubeVip,
     /// MetalLB 0.13 and later, by its custom resources; it writes the status.
     Metallb,
-    /// MetalLB up to 0.12, by its ConfigMap and `spec.loadBalancerIP`; it writes the status.
+    /// MetalLB up to 0.12, by its `ConfigMap` and `spec.loadBalancerIP`; it writes the status.
     MetallbConfigmap,
     /// Nobody; the address goes into the status.
     #[default]

@@ -3,6 +3,8 @@
 mod adoption;
 mod doors;
 mod memory;
+mod prefixes;
+mod rooms;
 
 use std::sync::Arc;
 
@@ -22,9 +24,14 @@ use crate::queue::Queue;
 pub(crate) use adoption::{Adoption, Standing};
 pub(crate) use doors::Doors;
 pub(crate) use memory::{Known, Memory};
+pub(crate) use prefixes::Prefixes;
+pub(crate) use rooms::Rooms;
 
 /// Services wait for this reason if only another state of the pools helps them.
 pub(crate) const WAITS_FOR_ADDRESS: &str = "an address";
+
+/// Services wait for this reason if another Service has what they ask for.
+pub(crate) const WAITS_FOR_SERVICE: &str = "another Service";
 
 /// Services wait for this reason until the announcer's backend has been told, or tells no more.
 pub(crate) const WAITS_FOR_ANNOUNCER: &str = "the announcer";
@@ -41,6 +48,10 @@ pub(crate) struct Gateway {
     pub(crate) adoption: Adoption,
     /// What Services hold, as far as this process has asked.
     pub(crate) held: Memory,
+    /// Who looks at which address.
+    pub(crate) rooms: Rooms,
+    /// Room for addresses that BGP announces.
+    pub(crate) prefixes: Prefixes,
     /// May addresses be given?
     pub(crate) doors: Doors,
     /// What MetalLB is to be told, and what came of it.
@@ -91,6 +102,8 @@ impl Gateway {
             queues,
             adoption: Adoption::default(),
             held: Memory::default(),
+            rooms: Rooms::default(),
+            prefixes: Prefixes::default(),
             doors: Doors::default(),
             metallb: Board::default(),
             clock: Arc::clone(&context.clock),

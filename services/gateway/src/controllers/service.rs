@@ -11,6 +11,7 @@
 
 mod announced;
 mod answer;
+mod company;
 mod hold;
 mod patch;
 mod refusal;
@@ -32,8 +33,10 @@ use crate::backoff::Backoff;
 use crate::cluster::objects::{Key, ServiceObject, ServiceType};
 use crate::cluster::{Change, Event, Part, WriteError};
 use crate::controllers::{self, Controller, after_write};
-use crate::domain::service::{Plan, Refusal, Scope, Want, addresses, condition, has_finalizer, plan};
-use crate::gateway::{Gateway, WAITS_FOR_ADDRESS};
+use crate::domain::service::{
+    Plan, Refusal, Scope, Want, addresses, condition, has_finalizer, plan, sharing,
+};
+use crate::gateway::{Gateway, WAITS_FOR_ADDRESS, WAITS_FOR_SERVICE};
 use crate::queue::{Outcome, Queue};
 
 /// Pauses while a service or a cloud is away.
@@ -153,7 +156,7 @@ impl ServiceController {
                 };
                 match told {
                     Ok(()) if refusal.reason == condition::PENDING => Outcome::After(Duration::from_secs(30)),
-                    Ok(()) => Outcome::Parked(WAITS_FOR_ADDRESS),
+                    Ok(()) => Outcome::Parked(self.waits_for(key, &refusal)),
                     Err(error) => self.write_failed(service.as_deref(), "condition", &error),
                 }
             }
@@ -181,6 +184,18 @@ impl ServiceController {
                 }
                 Outcome::After(OUTAGES.pause(outages.saturating_sub(1)).max(at_least))
             }
+        }
+    }
+
+    /// What would help a Service that was refused.
+    fn waits_for(&self, key: &Key, refusal: &Refusal) -> &'static str {
+        // Refused, it takes nobody's place.
+        self.gateway.prefixes.leave(key);
+        match &*refusal.reason {
+            sharing::IN_USE | sharing::PORT_IN_USE | sharing::LOCAL_TRAFFIC | company::PREFIX_LIMIT => {
+                WAITS_FOR_SERVICE
+            }
+            _ => WAITS_FOR_ADDRESS,
         }
     }
 

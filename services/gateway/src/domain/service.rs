@@ -10,10 +10,11 @@ pub(crate) mod condition;
 mod desired;
 mod plan;
 mod scope;
+pub(crate) mod sharing;
 mod wish;
 
 pub(crate) use condition::{Condition, Refusal, is_ours};
 pub(crate) use desired::{Desired, status_says};
 pub(crate) use plan::{Plan, Wish, addresses, has_finalizer, plan};
 pub(crate) use scope::Scope;
-pub(crate) use wish::{Want, mentioned};
+pub(crate) use wish::{Want, mentioned, requests};

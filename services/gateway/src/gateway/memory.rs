@@ -4,6 +4,7 @@
 //! Owner: the reconcile of the Service writes its own entry. One lock, never held across an await. About 300 bytes a Service.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -42,6 +43,12 @@ impl Known {
         }
     }
 
+    fn addresses(&self) -> &[IpAddr] {
+        self.verified
+            .as_ref()
+            .map_or(&[], |(desired, _)| &*desired.addresses)
+    }
+
     /// What the Service holds, if that was asked for the same wish, in this term, and not too long ago.
     pub(crate) fn holds(
         &self,
@@ -65,6 +72,21 @@ impl Memory {
     /// What is known of this one.
     pub(crate) fn get(&self, key: &Key) -> Option<Known> {
         self.0.lock().get(key).cloned()
+    }
+
+    /// Has this Service this address, by what is known?
+    pub(crate) fn has(&self, key: &Key, uid: &str, address: IpAddr) -> bool {
+        let all = self.0.lock();
+        let known = all.get(key).filter(|known| *known.uid == *uid);
+        known.is_some_and(|known| known.addresses().contains(&address))
+    }
+
+    /// What the Service of this name has, by what is known.
+    pub(crate) fn addresses(&self, key: &Key) -> Vec<IpAddr> {
+        let all = self.0.lock();
+        all.get(key)
+            .map(|known| known.addresses().to_vec())
+            .unwrap_or_default()
     }
 
     /// Remembers.

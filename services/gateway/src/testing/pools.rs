@@ -91,6 +91,15 @@ impl FakeEip {
 }
 
 impl Held {
+    /// Has one of the sharers this address?
+    fn is_shared(&self, request: &eip::v1::EnsureAddressRequest, address: &str) -> bool {
+        let mut sharers = request
+            .sharers
+            .iter()
+            .filter_map(|one| self.owners.get(&name(Some(one))));
+        !address.is_empty() && sharers.any(|(_, held)| held.contains(&prefix(address)))
+    }
+
     /// What is found of each reservation.
     fn audit(&self, population: Option<&eip::v1::Population>) -> Vec<eip::v1::AuditedAddress> {
         let population = population.cloned().unwrap_or_default();
@@ -152,7 +161,7 @@ impl Eip for FakeEip {
             .get(&owner)
             .cloned()
             .unwrap_or_else(|| (request.owner_uid.clone(), Vec::new()));
-        if uid != request.owner_uid {
+        if !uid.is_empty() && uid != request.owner_uid {
             return Err(rpc_error(ErrorKind::Precondition, "UID_MISMATCH"));
         }
         let mut answer = eip::v1::EnsureAddressResponse::default();
@@ -162,6 +171,7 @@ impl Eip for FakeEip {
             let given = match held {
                 Some(held) if wanted.address.is_empty() || prefix(&wanted.address) == held => Ok(held),
                 Some(_) => Err(rpc_error(ErrorKind::Precondition, "ALREADY_HOLDS")),
+                None if all.is_shared(&request, &wanted.address) => Ok(prefix(&wanted.address)),
                 None => all.give(wanted).inspect(|given| prefixes.push(given.clone())),
             };
             match given {
@@ -193,14 +203,28 @@ impl Eip for FakeEip {
         }
         let owner = name(request.owner.as_ref());
         all.released.push((owner.clone(), request.owner_uid.clone()));
-        let mine = all
-            .owners
-            .get(&owner)
-            .is_some_and(|(uid, _)| request.owner_uid.is_empty() || *uid == request.owner_uid);
-        if mine {
-            all.owners.remove(&owner);
+        let mine = all.owners.get(&owner).is_some_and(|(uid, _)| {
+            uid.is_empty() || request.owner_uid.is_empty() || *uid == request.owner_uid
+        });
+        let mut answer = eip::v1::ReleaseAddressResponse::default();
+        if let Some((_, left)) = mine.then(|| all.owners.remove(&owner)).flatten() {
+            for left in left {
+                let uses = |heir: &&eip::v1::Heir| heir.addresses.iter().any(|used| prefix(used) == left);
+                let heir = request.heirs.iter().find(uses);
+                let address = eip::v1::Address {
+                    prefix: left.clone(),
+                    ..eip::v1::Address::default()
+                };
+                match heir.map(|heir| name(heir.owner.as_ref())) {
+                    Some(heir) => {
+                        all.owners.entry(heir).or_default().1.push(left);
+                        answer.inherited.push(address);
+                    }
+                    None => answer.released.push(address),
+                }
+            }
         }
-        Ok(eip::v1::ReleaseAddressResponse::default())
+        Ok(answer)
     }
 
     async fn get_endpoint(

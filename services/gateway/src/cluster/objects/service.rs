@@ -27,6 +27,8 @@ pub(crate) struct ServiceObject {
     pub(crate) family_policy: Box<str>,
     /// `spec.externalTrafficPolicy`; empty: not said.
     pub(crate) external_traffic_policy: Box<str>,
+    /// `spec.ports`.
+    pub(crate) ports: Box<[Port]>,
     /// `status.loadBalancer.ingress`.
     pub(crate) ingress: Box<[Ingress]>,
     /// Our condition, [`names::CONDITION_ADDRESS`].
@@ -50,6 +52,20 @@ impl From<Box<str>> for ServiceType {
             Self::Other
         }
     }
+}
+
+/// One of `spec.ports`, as it is seen from outside.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
+pub(crate) struct Port {
+    #[serde(rename = "port", default)]
+    pub(crate) number: u16,
+    /// `TCP`, `UDP` or `SCTP`.
+    #[serde(default = "tcp")]
+    pub(crate) protocol: Box<str>,
+}
+
+fn tcp() -> Box<str> {
+    "TCP".into()
 }
 
 /// One of `status.loadBalancer.ingress`. Empty texts stand for what is not there.
@@ -104,6 +120,7 @@ struct Spec {
     ip_family_policy: Box<str>,
     #[serde(default)]
     external_traffic_policy: Box<str>,
+    ports: Option<Box<[Port]>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -141,6 +158,7 @@ impl<'de> Deserialize<'de> for ServiceObject {
             families: spec.ip_families.unwrap_or_default(),
             family_policy: spec.ip_family_policy,
             external_traffic_policy: spec.external_traffic_policy,
+            ports: spec.ports.unwrap_or_default(),
             ingress: status.load_balancer.ingress.unwrap_or_default(),
             condition: conditions
                 .into_iter()

@@ -243,6 +243,9 @@ async fn a_part_of_the_services_proves_nothing() {
         ..config(ReclaimMode::On)
     });
     setup.world.eip.reserve("r-gone", "default/a", "192.0.2.3");
+    let index = setup.world.gateway.cluster.services.index.clone();
+    let unknown = index.get(&Key::namespaced("default", "a")).unwrap();
+    index.delete(&unknown);
     setup.round(1).await.unwrap();
     advance(GRACE).await;
     setup.round(1).await.unwrap();

@@ -10,14 +10,14 @@ use tokio::time::{Instant, timeout_at};
 use tracing::{info, warn};
 
 use super::answer::desired;
-use super::{ServiceController, Stop, patch};
+use super::{ServiceController, Stop, company, patch};
 use crate::announcers::{self, StatusWriter};
 use crate::clients::messages;
 use crate::cluster::objects::{Key, ServiceObject};
 use crate::cluster::{Event, Part};
 use crate::domain::service::{Desired, Refusal, Wish, condition, has_finalizer, status_says};
 use crate::failpoint::{Point, pass};
-use crate::gateway::{Known, Standing, WAITS_FOR_ANNOUNCER};
+use crate::gateway::{Known, Standing, WAITS_FOR_ANNOUNCER, WAITS_FOR_SERVICE};
 use crate::queue::Outcome;
 
 /// Adoption is waited for this long at a time; it takes milliseconds where ipam is there.
@@ -86,7 +86,12 @@ impl ServiceController {
             self.give_back(&service.key, &before.uid).await?;
             self.gateway.held.forget(&service.key);
         }
-        let answer = self.ensure(service, wish).await?;
+        // From this look at who has the addresses that it names until it has them, nobody else looks.
+        let names: Vec<_> = company::named(wish).filter(|_| !self.scope.pin).collect();
+        let _alone = self.gateway.rooms.enter(&names).await;
+        let sharers = self.company(service, wish)?;
+        self.within_limit(service, wish)?;
+        let answer = self.ensure(service, wish, &sharers).await?;
         let desired = desired(service, wish, &answer).map_err(Stop::Refused)?;
         let mut known = Known::new(&service.uid);
         known.fingerprint = wish.fingerprint;
@@ -97,12 +102,18 @@ impl ServiceController {
     }
 
     /// Asks the address service.
-    async fn ensure(&self, service: &ServiceObject, wish: &Wish) -> Result<EnsureAddressResponse, Stop> {
+    async fn ensure(
+        &self,
+        service: &ServiceObject,
+        wish: &Wish,
+        sharers: &[Key],
+    ) -> Result<EnsureAddressResponse, Stop> {
         self.adopted().await?;
         let cluster = self.gateway.cluster.identity.known().await;
         let _open = self.gateway.doors.pass().await;
         for left in (0..TRIES).rev() {
-            let request = messages::ensure(&cluster, service, wish);
+            let mut request = messages::ensure(&cluster, service, wish);
+            request.sharers = sharers.iter().map(|key| messages::owner(&cluster, key)).collect();
             let answer = self.while_leading(self.gateway.services.eip.ensure_address(request));
             let error = match answer.await? {
                 Ok(answer) => return Ok(answer),
@@ -163,8 +174,13 @@ impl ServiceController {
 
     /// The UID of the Service with this name, by a read of the API server; `None`: there is none.
     pub(super) async fn live_uid(&self, key: &Key) -> Result<Option<Box<str>>, Stop> {
+        Ok(self.live(key).await?.map(|service| service.uid.clone()))
+    }
+
+    /// The Service with this name, by a read of the API server; `None`: there is none.
+    pub(super) async fn live(&self, key: &Key) -> Result<Option<Arc<ServiceObject>>, Stop> {
         let live = self.gateway.cluster.services.read(key).await;
-        let live = live.map_err(|error| {
+        live.map_err(|error| {
             warn!(%error, "the Service could not be read");
             Stop::Outage {
                 refusal: Refusal::new(
@@ -174,8 +190,7 @@ impl ServiceController {
                 tell: false,
                 at_least: Duration::ZERO,
             }
-        })?;
-        Ok(live.map(|service| service.uid.clone()))
+        })
     }
 
     /// Gives back what the Service of this name and UID holds; of any UID, if that is empty.
@@ -183,12 +198,18 @@ impl ServiceController {
         // A store that is not the one which the cluster trusts would say that there is nothing to give back.
         self.adopted().await?;
         let cluster = self.gateway.cluster.identity.known().await;
+        let left = if self.scope.pin {
+            Vec::new()
+        } else {
+            self.leaves(key)
+        };
+        let _alone = self.gateway.rooms.enter(&left).await;
         let request = ReleaseAddressRequest {
             owner: Some(messages::owner(&cluster, key)),
             owner_uid: uid.to_owned(),
             network: String::new(),
             request_id: groundplane_runtime::telemetry::trace::current_trace_id().unwrap_or_default(),
-            heirs: Vec::new(),
+            heirs: self.heirs(key, &left).await?,
         };
         let answer = self
             .while_leading(self.gateway.services.eip.release_address(request))
@@ -209,6 +230,8 @@ impl ServiceController {
             let prefixes: Vec<&str> = released.released.iter().map(|address| &*address.prefix).collect();
             info!(addresses = prefixes.join(", "), "given back");
         }
+        self.gateway.prefixes.leave(key);
+        self.gateway.queues.services.unpark(WAITS_FOR_SERVICE);
         Ok(())
     }
 

@@ -34,6 +34,7 @@ impl ServiceController {
         }
         pass(Point::ReleaseAfterAnnounce);
         if held {
+            service = self.unasked(service).await?;
             self.give_back(&service.key, &service.uid).await?;
             self.gateway.held.forget(&service.key);
         }

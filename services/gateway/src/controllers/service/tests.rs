@@ -7,6 +7,7 @@ use crate::config::{self, Config};
 use crate::gateway::Standing;
 use crate::testing::{World, fresh_node, rpc_error};
 
+mod company;
 mod others;
 
 const PATH: &str = "/api/v1/namespaces/default/services/web";

@@ -13,6 +13,7 @@ use groundplane_core::{Family, names};
 
 use super::condition::{self, Refusal};
 use super::scope::Scope;
+use super::sharing;
 use super::wish::{self, PoolName, Want};
 use crate::announcers::Record;
 use crate::cluster::objects::{ServiceObject, ServiceType};
@@ -107,6 +108,10 @@ fn hold(service: &ServiceObject, scope: &Scope) -> Result<Wish, Refusal> {
     (&wants, &pool, &metro, &facility).hash(&mut hasher);
     for pair in service.labels.iter() {
         pair.hash(&mut hasher);
+    }
+    if let Some(key) = sharing::key(service) {
+        // Who it may share with depends on these.
+        (key, &service.ports, &service.external_traffic_policy).hash(&mut hasher);
     }
     let fingerprint = hasher.finish();
     // An announcer that was told may have been faster than we are to say it in the status, or say something else there.

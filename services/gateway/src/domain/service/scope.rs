@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use groundplane_core::names;
+use groundplane_core::{DriverName, names};
 
 use crate::announcers::{self, StatusWriter};
 use crate::cluster::objects::{ServiceObject, ServiceType};
@@ -26,7 +26,13 @@ pub(crate) struct Scope {
     pub(crate) metro: String,
     /// The same for the facility.
     pub(crate) facility: String,
+    /// Annotations that leave a Service to somebody else where they say `false`.
+    pub(crate) opt_outs: &'static [&'static str],
 }
+
+/// Those of every cloud, and those of Cherry Servers.
+const OPT_OUTS: &[&str] = &[names::SERVICE_MANAGED];
+const CHERRY_OPT_OUTS: &[&str] = &[names::SERVICE_MANAGED, names::CHERRY_SERVICE_MANAGED];
 
 impl Scope {
     /// As the configuration says.
@@ -39,6 +45,11 @@ impl Scope {
             backend: announcers::configured(config.announcer).status_writer() == StatusWriter::Backend,
             metro: config.eip_metro(),
             facility: config.eip_facility(),
+            opt_outs: if config.driver == DriverName::Cherry {
+                CHERRY_OPT_OUTS
+            } else {
+                OPT_OUTS
+            },
         }
     }
 
@@ -46,10 +57,7 @@ impl Scope {
     pub(crate) fn has(&self, service: &ServiceObject) -> bool {
         service.kind == ServiceType::LoadBalancer
             && self.has_class(&service.class)
-            && service
-                .annotations
-                .get(names::SERVICE_MANAGED)
-                .is_none_or(|value| value.trim() != "false")
+            && self.opted_out(service).is_none()
             && (self.namespaces.is_empty() || self.namespaces.contains(&*service.key.namespace))
     }
 
@@ -74,8 +82,20 @@ impl Scope {
                 service.key.namespace
             )
         } else {
-            format!("annotation {} says that it is not ours", names::SERVICE_MANAGED)
+            let by = self.opted_out(service).unwrap_or(names::SERVICE_MANAGED);
+            format!("annotation {by} says that it is not ours")
         })
+    }
+
+    /// The annotation that leaves it to somebody else.
+    fn opted_out(&self, service: &ServiceObject) -> Option<&'static str> {
+        let says_no = |name: &&str| {
+            service
+                .annotations
+                .get(name)
+                .is_some_and(|value| value.trim() == "false")
+        };
+        self.opt_outs.iter().copied().find(says_no)
     }
 
     pub(super) fn has_class(&self, class: &str) -> bool {

@@ -133,6 +133,30 @@ fn request(service: &ServiceObject) -> Option<(String, &str)> {
         .map(|text| (Field::LoadBalancerIp.to_string(), text))
 }
 
+/// The addresses that the user asks for, as far as they can be had.
+pub(super) fn asked(service: &ServiceObject) -> impl Iterator<Item = IpAddr> {
+    requested(service).unwrap_or_default().into_values()
+}
+
+/// Where older controllers wrote an address of theirs as a request, and what stands there. What we wrote there is none.
+pub(crate) fn requests(service: &ServiceObject) -> impl Iterator<Item = (Field, Vec<IpAddr>)> {
+    let record = Record::of(service);
+    let annotations = FOREIGN_ADDRESSES.into_iter().map(|key| {
+        let text = service.annotations.get(key);
+        (Field::Annotation(key.into()), text)
+    });
+    let field = (Field::LoadBalancerIp, Some(&*service.load_balancer_ip));
+    annotations
+        .chain([field])
+        .filter(move |(field, text)| !record.wrote(field, *text))
+        .filter_map(|(field, text)| {
+            let text = text.filter(|text| !text.trim().is_empty())?;
+            let addresses: Option<Vec<IpAddr>> =
+                text.split(',').map(|entry| entry.trim().parse().ok()).collect();
+            Some((field, addresses?))
+        })
+}
+
 /// Every address that stands where addresses are asked for, whoever wrote it there, and whether or not it can be had.
 pub(crate) fn mentioned(service: &ServiceObject) -> impl Iterator<Item = IpAddr> {
     let annotations = [names::SERVICE_ADDRESSES].into_iter().chain(FOREIGN_ADDRESSES);

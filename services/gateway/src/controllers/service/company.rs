@@ -1,0 +1,182 @@
+//! A Service among others: who has the address that it names, who goes on using what it leaves, and whether there is room for one more.
+
+use std::collections::{BTreeSet, HashSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use groundplane_core::Family;
+use groundplane_proto::eip::v1::{AuditAddressesRequest, Heir, Population, Standing};
+use tracing::info;
+
+use super::{ServiceController, Stop, patch};
+use crate::announcers::Changes;
+use crate::clients::messages;
+use crate::cluster::Part;
+use crate::cluster::objects::{Key, ServiceObject};
+use crate::domain::service::sharing::{self, Claimant};
+use crate::domain::service::{Refusal, Wish, addresses, condition, requests};
+
+/// The reason where one more address would end every BGP session.
+pub(super) const PREFIX_LIMIT: &str = "PrefixLimit";
+
+impl ServiceController {
+    /// Has the Service this address, by its own status or by an answer that its status does not show yet?
+    fn holds(&self, service: &ServiceObject, address: IpAddr) -> bool {
+        (condition::is_ours(service) && addresses(service).any(|shown| shown == address))
+            || self.gateway.held.has(&service.key, &service.uid, address)
+    }
+
+    /// With whom it shares the addresses that it names. A refusal, if they are somebody else's alone. Where addresses come from pools,
+    /// ipam tells.
+    pub(super) fn company(&self, service: &ServiceObject, wish: &Wish) -> Result<Vec<Key>, Stop> {
+        let mut sharers = Vec::new();
+        for address in named(wish).filter(|_| !self.scope.pin) {
+            let services = self.gateway.cluster.services.index.all();
+            let others = services
+                .iter()
+                .filter(|other| {
+                    other.key != service.key && (self.scope.has(other) || condition::is_ours(other))
+                })
+                .map(|other| Claimant {
+                    service: other,
+                    holds: self.holds(other, address),
+                })
+                .filter(|other| {
+                    other.holds || (!other.service.deleting && sharing::claims(other.service, address))
+                });
+            let claimant = Claimant {
+                service,
+                holds: self.holds(service, address),
+            };
+            sharers.extend(sharing::company(claimant, address, others).map_err(Stop::Refused)?);
+        }
+        Ok(sharers)
+    }
+
+    /// Who goes on using addresses that the Service of this name lets go, each proven by a read of the API server: what an heir gets that
+    /// is gone is nobody's.
+    pub(super) async fn heirs(&self, key: &Key, left: &[IpAddr]) -> Result<Vec<Heir>, Stop> {
+        let mut heirs = Vec::new();
+        if left.is_empty() {
+            return Ok(heirs);
+        }
+        let cluster = self.gateway.cluster.identity.known().await;
+        let service = self.gateway.cluster.services.get(key);
+        let mut others = self.gateway.cluster.services.index.all();
+        // Who has it already comes before who would like to, and all replicas choose alike.
+        let uses = |other: &ServiceObject| left.iter().any(|address| self.holds(other, *address));
+        others.sort_by_key(|other| (!uses(other), other.key.clone()));
+        for other in others {
+            let inherits = |address: &&IpAddr| {
+                let is_related = service.as_ref().is_some_and(|one| sharing::related(one, &other));
+                self.holds(&other, **address) || (is_related && sharing::claims(&other, **address))
+            };
+            let goes_on = |other: &ServiceObject| {
+                other.key != *key
+                    && self.scope.has(other)
+                    && !other.deleting
+                    && left.iter().any(|address| inherits(&address))
+            };
+            if !goes_on(&other) {
+                continue;
+            }
+            let live = self.live(&other.key).await?;
+            if live.is_some_and(|live| live.uid == other.uid && goes_on(&live)) {
+                heirs.push(Heir {
+                    owner: Some(messages::owner(&cluster, &other.key)),
+                    addresses: left.iter().filter(inherits).map(ToString::to_string).collect(),
+                });
+            }
+        }
+        Ok(heirs)
+    }
+
+    /// What the Service of this name has, by its status or by what is remembered.
+    pub(super) fn leaves(&self, key: &Key) -> Vec<IpAddr> {
+        let mut left: BTreeSet<IpAddr> = self.gateway.held.addresses(key).into_iter().collect();
+        if let Some(service) = self.gateway.cluster.services.get(key) {
+            left.extend(addresses(&service));
+        }
+        left.into_iter().collect()
+    }
+
+    /// Is there room for one more address that BGP announces? What is announced already, by it or by others, needs none.
+    pub(super) fn within_limit(&self, service: &ServiceObject, wish: &Wish) -> Result<(), Stop> {
+        let limit = self.gateway.config.max_prefixes;
+        if limit == 0 {
+            return Ok(());
+        }
+        let services = self.gateway.cluster.services.index.all();
+        for want in &wish.wants {
+            let mut announced = BTreeSet::new();
+            let mut by = HashSet::new();
+            for other in services.iter().filter(|other| condition::is_ours(other)) {
+                for address in addresses(other).filter(|address| Family::of(*address) == want.family) {
+                    announced.insert(address);
+                    by.insert(other.key.clone());
+                }
+            }
+            let is_announced =
+                by.contains(&service.key) || want.address.is_some_and(|address| announced.contains(&address));
+            let admits = || {
+                self.gateway
+                    .prefixes
+                    .admit(&service.key, want.family, limit, &announced, &by)
+            };
+            if !is_announced && !admits() {
+                let message = format!(
+                    "Services of this cluster have {} addresses of {} already, and a BGP session carries {limit}: one more, and the other \
+                     side ends the sessions of every machine. Delete a Service, let Services share an address, or have the limit raised \
+                     and say so in gateway.maxPrefixes.",
+                    announced.len(),
+                    want.family,
+                );
+                return Err(Stop::Refused(Refusal::new(PREFIX_LIMIT, message)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes requests off the Service that name what goes back to the cloud with it. An older controller wrote its own address there,
+    /// and it would be asked for again when the Service is a load balancer again.
+    pub(super) async fn unasked(&self, service: Arc<ServiceObject>) -> Result<Arc<ServiceObject>, Stop> {
+        let requests: Vec<_> = requests(&service).collect();
+        if service.deleting || self.scope.pin || requests.is_empty() {
+            return Ok(service);
+        }
+        let cluster = self.gateway.cluster.identity.known().await;
+        let request = AuditAddressesRequest {
+            population: Some(Population {
+                cluster: cluster.to_string(),
+                owners: vec![messages::owner(&cluster, &service.key)],
+                in_use: Vec::new(),
+            }),
+            fresh: false,
+        };
+        let audited = self.gateway.services.eip.audit_addresses(request).await;
+        let audited = audited.map_err(|error| Stop::from_rpc(&error))?;
+        let ours: Vec<IpAddr> = audited
+            .addresses
+            .iter()
+            .filter(|one| one.standing() == Standing::Held)
+            .filter_map(|one| one.address.as_ref()?.prefix.split('/').next()?.parse().ok())
+            .collect();
+        let mut changes = Changes::default();
+        for (field, asked) in requests {
+            if !asked.is_empty() && asked.iter().all(|address| ours.contains(address)) {
+                changes.take_away(&field);
+            }
+        }
+        if changes.is_empty() {
+            return Ok(service);
+        }
+        info!("the request for an address that goes back goes with it");
+        let patch = patch::announce(&service, &changes);
+        self.patch(&service, Part::Main, "request", patch).await
+    }
+}
+
+/// The very addresses that are wanted.
+pub(super) fn named(wish: &Wish) -> impl Iterator<Item = IpAddr> {
+    wish.wants.iter().filter_map(|want| want.address)
+}

@@ -1,0 +1,315 @@
+//! Services that name one address, that share it, and that would be one too many.
+
+use pretty_assertions::assert_eq;
+
+use super::*;
+use crate::gateway::WAITS_FOR_SERVICE;
+
+const SHARED: &str = "192.0.2.7";
+
+/// A Service with one port, which names the address where `asks`, and shares it under `key`.
+fn service(name: &str, port: u16, asks: bool, key: &str) -> Value {
+    let mut annotations = json!({});
+    if !key.is_empty() {
+        annotations["metallb.io/allow-shared-ip"] = json!(key);
+    }
+    with(|service| {
+        service["metadata"]["name"] = json!(name);
+        service["metadata"]["uid"] = json!(name);
+        service["metadata"]["annotations"] = annotations;
+        service["spec"]["ports"] = json!([{ "port": port }]);
+        if asks {
+            service["spec"]["loadBalancerIP"] = json!(SHARED);
+        }
+    })
+}
+
+struct Two {
+    setup: Setup,
+    second: Key,
+}
+
+impl Two {
+    fn new(first: Value, second: Value) -> Self {
+        Self::with(cloud(), first, second)
+    }
+
+    /// As the gateway is configured where a BGP session carries one prefix.
+    fn limited(first: Value, second: Value) -> Self {
+        let config = Config {
+            max_prefixes: 1,
+            ..cloud()
+        };
+        Self::with(config, first, second)
+    }
+
+    fn with(config: Config, first: Value, second: Value) -> Self {
+        let setup = Setup::new(config, first, &[SHARED, "192.0.2.8"]);
+        let second = setup.world.service(second);
+        Self { setup, second }
+    }
+
+    async fn first(&self) -> Outcome {
+        self.setup.reconcile().await
+    }
+
+    async fn second(&self) -> Outcome {
+        self.setup.controller.reconcile(&self.second).await
+    }
+
+    fn object(&self, name: &str) -> Value {
+        let path = format!("/api/v1/namespaces/default/services/{name}");
+        self.setup.world.api.get(&path).unwrap()
+    }
+
+    fn says(&self, name: &str) -> (String, String) {
+        let service = self.object(name);
+        let ip = &service["status"]["loadBalancer"]["ingress"][0]["ip"];
+        let reason = &service["status"]["conditions"][0]["reason"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        (text(ip), text(reason))
+    }
+
+    fn delete(&self, name: &str) {
+        let mut service = self.object(name);
+        service["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        self.setup.world.service(service);
+    }
+}
+
+fn said(ip: &str, reason: &str) -> (String, String) {
+    (ip.to_owned(), reason.to_owned())
+}
+
+/// Of two that name one address without a key, the one that has it keeps it, and the other is told whose it is; it comes when that goes.
+#[tokio::test]
+async fn of_two_that_name_one_address_one_has_it() {
+    let two = Two::new(service("api", 443, true, ""), service("web", 80, true, ""));
+    assert_eq!(two.first().await, Outcome::Done);
+    assert_eq!(two.second().await, Outcome::Parked(WAITS_FOR_SERVICE));
+    assert_eq!(two.says("web"), said("", "AddressInUse"));
+    let message = two.object("web")["status"]["conditions"][0]["message"].to_string();
+    assert!(message.contains("default/api"), "{message}");
+    two.delete("api");
+    assert_eq!(two.first().await, Outcome::Done);
+    two.setup.world.eip.free(&[SHARED]);
+    assert_eq!(two.second().await, Outcome::Done);
+    assert_eq!(two.says("web"), said(SHARED, "Assigned"));
+}
+
+/// Who has it comes before who is the first by name, though only an answer says so that no status shows yet.
+#[tokio::test]
+async fn an_answer_that_no_status_shows_yet_counts() {
+    let two = Two::new(service("web", 80, true, ""), service("api", 443, false, ""));
+    let status = "PATCH /api/v1/namespaces/default/services/web/status";
+    two.setup.world.api.fail(status, 503, 1);
+    two.first().await;
+    assert_eq!(two.says("web").0, "", "the status was not written");
+    two.setup.world.service(service("api", 443, true, ""));
+    assert_eq!(two.second().await, Outcome::Parked(WAITS_FOR_SERVICE));
+    assert_eq!(two.first().await, Outcome::Done);
+    assert_eq!(two.says("web"), said(SHARED, "Assigned"));
+}
+
+/// With one key and ports apart, both have it; when the first goes, it is the second's, and it goes with the last.
+#[tokio::test]
+async fn what_two_share_goes_with_the_last() {
+    let two = Two::new(service("web", 80, false, "k"), service("api", 443, true, "k"));
+    assert_eq!(two.first().await, Outcome::Done);
+    assert_eq!(two.second().await, Outcome::Done);
+    assert_eq!(
+        (two.says("web").0, two.says("api").0),
+        (SHARED.to_owned(), SHARED.to_owned())
+    );
+    two.delete("web");
+    assert_eq!(two.first().await, Outcome::Done);
+    assert_eq!(two.setup.world.eip.held("default/web"), [""; 0]);
+    assert_eq!(two.setup.world.eip.held("default/api"), ["192.0.2.7/32"]);
+    two.delete("api");
+    assert_eq!(two.second().await, Outcome::Done);
+    assert_eq!(two.setup.world.eip.held("default/api"), [""; 0]);
+}
+
+/// An heir that the API server does not know any more inherits nothing: it would be nobody's.
+#[tokio::test]
+async fn who_is_gone_inherits_nothing() {
+    let two = Two::new(service("web", 80, false, "k"), service("api", 443, true, "k"));
+    two.first().await;
+    two.second().await;
+    two.setup
+        .world
+        .api
+        .remove("/api/v1/namespaces/default/services/api");
+    two.delete("web");
+    assert_eq!(two.first().await, Outcome::Done);
+    assert_eq!(two.setup.world.eip.held("default/api"), [""; 0]);
+}
+
+/// Whether an heir lives is not known: nothing is given back until it is.
+#[tokio::test]
+async fn while_an_heir_is_in_doubt_nothing_goes() {
+    let two = Two::new(service("web", 80, false, "k"), service("api", 443, true, "k"));
+    two.first().await;
+    two.second().await;
+    two.delete("web");
+    let read = "GET /api/v1/namespaces/default/services/api";
+    two.setup.world.api.fail(read, 503, 1);
+    assert!(matches!(two.first().await, Outcome::After(_)));
+    assert_eq!(two.setup.world.eip.held("default/web"), ["192.0.2.7/32"]);
+    assert_eq!(two.first().await, Outcome::Done);
+    assert_eq!(two.setup.world.eip.held("default/api"), ["192.0.2.7/32"]);
+}
+
+/// A port in common.
+#[tokio::test]
+async fn a_port_in_common_is_refused() {
+    let two = Two::new(service("web", 80, false, "k"), service("api", 80, true, "k"));
+    two.first().await;
+    assert_eq!(two.second().await, Outcome::Parked(WAITS_FOR_SERVICE));
+    assert_eq!(two.says("api"), said("", "PortInUse"));
+    let mut other = two.object("api");
+    other["spec"]["ports"] = json!([{ "port": 81 }]);
+    two.setup.world.service(other);
+    assert_eq!(two.second().await, Outcome::Done);
+    assert_eq!(two.says("api"), said(SHARED, "Assigned"));
+}
+
+/// E42: what an older controller wrote as a request goes with the address, so that the next time another one is asked for.
+#[tokio::test]
+async fn a_request_for_what_goes_back_goes_with_it() {
+    for (held_by, left) in [("default/web", Value::Null), ("default/other", json!(SHARED))] {
+        let setup = Setup::new(cloud(), service("web", 80, true, ""), &[SHARED]);
+        setup.reconcile().await;
+        setup.world.eip.reserve("r", held_by, SHARED);
+        setup.change(|service| service["spec"]["type"] = json!("ClusterIP"));
+        assert_eq!(setup.reconcile().await, Outcome::Done);
+        assert_eq!(setup.live()["spec"]["loadBalancerIP"], left, "{held_by}");
+    }
+}
+
+/// E52: one address too many is not given, and given when another goes; who has one keeps it.
+#[tokio::test]
+async fn one_prefix_too_many_is_refused() {
+    let two = Two::limited(service("web", 80, false, ""), service("api", 443, false, ""));
+    assert_eq!(two.first().await, Outcome::Done);
+    assert_eq!(two.second().await, Outcome::Parked(WAITS_FOR_SERVICE));
+    assert_eq!(two.says("api"), said("", "PrefixLimit"));
+    two.setup.world.gateway.held.reconsider_all();
+    assert_eq!(two.first().await, Outcome::Done);
+    assert_eq!(two.says("web").1, "Assigned");
+    two.delete("web");
+    assert_eq!(two.first().await, Outcome::Done);
+    two.setup.world.api.remove(PATH);
+    let gone = two
+        .setup
+        .world
+        .gateway
+        .cluster
+        .services
+        .get(&two.setup.key)
+        .unwrap();
+    two.setup.world.gateway.cluster.services.index.delete(&gone);
+    assert_eq!(two.second().await, Outcome::Done);
+}
+
+/// E52: what is shared is one prefix.
+#[tokio::test]
+async fn a_shared_address_is_one_prefix() {
+    let two = Two::limited(service("web", 80, false, "k"), service("api", 443, true, "k"));
+    assert_eq!(two.first().await, Outcome::Done);
+    assert_eq!(two.second().await, Outcome::Done);
+}
+
+/// S16, S17: what decides about its address is looked at, whatever else changes is not.
+#[tokio::test]
+async fn only_what_matters_is_looked_at() {
+    let changes: [(bool, fn(&mut Value)); 14] = [
+        (true, |service| service["spec"]["type"] = json!("ClusterIP")),
+        (true, |service| service["spec"]["ports"] = json!([{ "port": 81 }])),
+        (true, |service| {
+            service["spec"]["ports"] = json!([{ "port": 80, "protocol": "UDP" }])
+        }),
+        (true, |service| {
+            service["spec"]["ipFamilies"] = json!(["IPv4", "IPv6"])
+        }),
+        (true, |service| {
+            service["spec"]["ipFamilyPolicy"] = json!("PreferDualStack")
+        }),
+        (true, |service| {
+            service["spec"]["externalTrafficPolicy"] = json!("Local")
+        }),
+        (true, |service| service["spec"]["loadBalancerIP"] = json!(SHARED)),
+        (true, |service| {
+            service["spec"]["loadBalancerClass"] = json!("example.com/other")
+        }),
+        (true, |service| service["metadata"]["uid"] = json!("another")),
+        (true, |service| {
+            service["metadata"]["labels"] = json!({ "team": "a" })
+        }),
+        (true, |service| {
+            service["metadata"]["annotations"]["groundplane.dev/managed"] = json!("false")
+        }),
+        (false, |_| {}),
+        (false, |service| {
+            service["spec"]["selector"] = json!({ "app": "web" })
+        }),
+        (false, |service| {
+            service["metadata"]["annotations"]["example.com/any"] = json!("x")
+        }),
+    ];
+    for (at, (matters, change)) in changes.into_iter().enumerate() {
+        let setup = Setup::new(cloud(), service("web", 80, false, ""), &[SHARED]);
+        let mut changed_service = setup.live();
+        change(&mut changed_service);
+        let stored = setup
+            .world
+            .api
+            .put("/api/v1/namespaces/default/services", changed_service);
+        let index = &setup.world.gateway.cluster.services.index;
+        let told = index.apply(serde_json::from_value(stored).unwrap());
+        if let Some(told) = &told {
+            changed(&setup.world.gateway, told);
+        }
+        let woken = setup.world.gateway.queues.services.depth().ready;
+        assert_eq!(woken > 0, matters, "change {at}");
+    }
+}
+
+/// S20: a Service that another implementation serves keeps its finalizer and its status, and gets no write from us.
+#[tokio::test]
+async fn what_others_serve_is_not_written_to() {
+    for (driver, key) in [
+        (DriverName::Equinix, "groundplane.dev/managed"),
+        (DriverName::Cherry, "groundplane.dev/managed"),
+        (DriverName::Cherry, "cherryservers.com/loadbalancer-managed"),
+    ] {
+        let served = with(|service| {
+            service["metadata"]["finalizers"] = json!([FINALIZER]);
+            service["metadata"]["annotations"] = json!({ key: "false" });
+            service["status"]["loadBalancer"]["ingress"] = json!([{ "ip": "198.51.100.1" }]);
+        });
+        let config = Config {
+            driver,
+            ..Config::default()
+        };
+        let mut setup = Setup::new(config, served, &[SHARED]);
+        assert!(setup.controller.due().is_empty() && setup.controller.all().is_empty());
+        assert_eq!(setup.reconcile().await, Outcome::Done);
+        assert!(
+            setup.patches().is_empty() && setup.events().is_empty(),
+            "{driver} {key}"
+        );
+        assert!(setup.world.eip.ensured().is_empty());
+    }
+}
+
+/// E49: Cherry's word is Cherry's: in another cloud it leaves nothing to anybody.
+#[tokio::test]
+async fn the_opt_out_of_another_cloud_means_nothing() {
+    let annotated = with(|service| {
+        service["metadata"]["annotations"] = json!({ "cherryservers.com/loadbalancer-managed": "false" });
+    });
+    let setup = Setup::new(cloud(), annotated, &[SHARED]);
+    assert_eq!(setup.reconcile().await, Outcome::Done);
+    assert_eq!(setup.ingress()[0]["ip"], SHARED);
+}
