@@ -39,7 +39,7 @@ impl Older {
             for (key, value) in entries.as_object().into_iter().flatten() {
                 file[key] = value.clone();
             }
-            let path = state.write("cloud-sa.json", &file.to_string())?;
+            let path = state.write("cloud-sa.json", file.to_string())?;
             variables.push(("GROUNDPLANE_CLOUD_CONFIG".to_owned(), path.display().to_string()));
         }
         Ok(variables)
