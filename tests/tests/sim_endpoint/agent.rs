@@ -281,6 +281,7 @@ impl EndpointIps for Gate {
     async fn unassign(&self, assignment_id: &str) -> Result<(), CloudError> {
         let id = assignment_id.to_owned();
         let what = format!("take {id} away");
+        self.world.judge_taking(self.life);
         self.write(what, move |fake| {
             Box::pin(async move { fake.unassign(&id).await })
         })
@@ -294,6 +295,7 @@ impl EndpointIps for Gate {
     ) -> Result<EndpointAssignment, CloudError> {
         let machine = machine.clone();
         let what = format!("move to {:?}", number(&machine));
+        self.world.judge_taking(self.life);
         self.write(what, move |fake| {
             Box::pin(async move { fake.reassign(address, &machine).await })
         })

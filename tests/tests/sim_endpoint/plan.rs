@@ -47,6 +47,8 @@ pub(crate) enum Action {
     Cloud(u8),
     /// The cloud does not answer at all.
     CloudHangs,
+    /// It tells who holds the endpoint, and carries out nothing.
+    WritesHang,
     /// A person gives the endpoint to a machine, beside whoever has it.
     ByHand(usize),
     /// A person takes it from all.
@@ -133,6 +135,54 @@ impl Plan {
         if random.bool() {
             plan.events.push((at, Action::Kill(other)));
         }
+        plan
+    }
+
+    /// Only the holder of the beginning.
+    fn held(seed: u64, salt: u64) -> (Rng, Self, usize) {
+        let mut random = Rng::with_seed(seed ^ salt);
+        let mut plan = Self::new(seed);
+        let holder = random.usize(..plan.machines);
+        plan.holder = Some(holder);
+        plan.events.clear();
+        plan.lost.clear();
+        (random, plan, holder)
+    }
+
+    /// The holder misses probes; a person gives the endpoint to another machine, which then misses some, too, but too few.
+    pub(crate) fn handover(seed: u64) -> Self {
+        let (mut random, mut plan, holder) = Self::held(seed, 0x2545_f491_4f6c_dd1d);
+        let next = (holder + random.usize(1..plan.machines)) % plan.machines;
+        let fails = millis(&mut random, 3_000..6_000);
+        let given = fails + millis(&mut random, 200..1_800);
+        let stumbles = given + millis(&mut random, 0..1_500);
+        let stands = stumbles + millis(&mut random, 300..1_300);
+        let well = stands + millis(&mut random, 0..8_000);
+        plan.events = vec![
+            (fails, Action::Api(holder, Api::Unready)),
+            (given, Action::TakenByHand),
+            (given, Action::ByHand(next)),
+            (stumbles, Action::Api(next, Api::Unready)),
+            (stands, Action::Api(next, Api::Well)),
+            (well, Action::Api(holder, Api::Well)),
+        ];
+        plan
+    }
+
+    /// The holder fails, and the cloud hangs when it should be taken from it; both are well again, the holder first.
+    pub(crate) fn relapse(seed: u64) -> Self {
+        let (mut random, mut plan, holder) = Self::held(seed, 0x9e6c_63d0_876a_3f00);
+        let fails = millis(&mut random, 2_000..5_000);
+        let hangs = fails + millis(&mut random, 0..900);
+        let stands = fails + millis(&mut random, 3_000..14_000);
+        let answers = hangs + millis(&mut random, 15_000..24_000);
+        plan.events = vec![
+            (fails, Action::Api(holder, Api::Unready)),
+            (hangs, Action::WritesHang),
+            (stands, Action::Api(holder, Api::Well)),
+            (answers, Action::Cloud(0)),
+        ];
+        plan.events.sort_by_key(|(at, _)| *at);
         plan
     }
 

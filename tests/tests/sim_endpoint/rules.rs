@@ -5,7 +5,8 @@
 //! - its target was ready in the last interval;
 //! - where a machine that is to stay holds the endpoint: that one has missed as often as makes a failure, and has not answered since, and
 //!   has had time for as many probes since it holds it; and a majority of the candidates is heard, or the failure has lasted for `doubt`;
-//!   and where the endpoint answers, a majority is heard.
+//!   and where the endpoint answers, a majority is heard;
+//! - it is not begun any more once the agent has seen that machine ready again.
 
 use std::time::Duration;
 
@@ -115,6 +116,27 @@ impl World {
         }
         (!most && dead_for < self.settings.doubt)
             .then(|| format!("leaves {holder} after {dead_for:?}, with no majority heard"))
+    }
+
+    /// An agent takes it away: still from one that should not keep it, as far as it has been told?
+    pub(crate) fn judge_taking(&self, life: usize) {
+        let now = Instant::now();
+        let holder = match &self.fake.assignments()[..] {
+            [one] => number(&one.machine),
+            _ => None,
+        };
+        let wrong = holder.is_some_and(|holder| {
+            let state = self.state();
+            let seen = &state.lives[life];
+            let stays = |node: &Node| node.machine == holder && !node.cordoned && !node.deleting;
+            let sight = seen.sights.get(&Some(holder));
+            seen.knows.iter().any(stays) && sight.is_some_and(|sight| sight.answers(now))
+        });
+        if wrong {
+            self.broken(format_args!(
+                "agent {life} takes it from {holder:?}, which it has seen ready again"
+            ));
+        }
     }
 
     /// Was it ever held by two, but for what people did, or by somebody for whom nobody asked?

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use groundplane_cloud::testing::{EndpointFault, FakeEndpoint};
+use groundplane_cloud::testing::{EndpointCall, EndpointFault, FakeEndpoint};
 use groundplane_cloud::{CloudErrorKind, EndpointAssignment};
 use groundplane_core::ProviderId;
 use groundplane_gateway::endpoint::{ApiServer, ClusterView, Machine as Told};
@@ -293,6 +293,10 @@ impl World {
             Action::Cloudless(one, yes) => set(&mut state.cloudless, one, yes),
             Action::Cloud(chance) => self.faults(chance, state.random.fork()),
             Action::CloudHangs => self.fake.choose_faults(Some(|_| Some(EndpointFault::hang()))),
+            Action::WritesHang => {
+                let hang = |call| (call != EndpointCall::Read).then(EndpointFault::hang);
+                self.fake.choose_faults(Some(hang));
+            }
             Action::ByHand(one) => {
                 state.gave(self.fake.assign_by_hand(&provider_id(one)));
             }

@@ -9,7 +9,8 @@
 //!
 //! Invariants, each after every step: nothing is moved but by a verdict that stands, told by a stream that is live, about the assignment
 //! that was read last, after the wait was over; never while the holder was seen ready and is to stay, and never to a machine that was
-//! seen not to be; nothing while several machines hold the endpoint. One call at a time.
+//! seen not to be; nothing while several machines hold the endpoint. One call at a time. A move that takes its time is abandoned where
+//! its verdict is withdrawn meanwhile.
 //!
 //! Who holds the endpoint is read seldom where nothing happens (`refresh`), and at once where an address begins to miss its probes, or
 //! answers again: it may have moved meanwhile, and misses of a machine that nobody takes for the holder lead nowhere. Such looks follow
@@ -230,6 +231,9 @@ impl Decider {
             return effects;
         }
         if self.target().is_none() {
+            if matches!(self.phase, Phase::Moving(_)) {
+                effects.push(Effect::Abandon);
+            }
             self.stand_down();
         } else if self.taken != Some(number) && !matches!(self.phase, Phase::Moving(_)) {
             self.taken = Some(number);

@@ -41,6 +41,9 @@ const MOVES: usize = 16;
 /// Why an agent is not ready that knows no candidate.
 const UNKNOWN: &str = "neither the cluster nor a file has told who could hold the API endpoint";
 
+/// How a move ends that is no longer wanted.
+const WITHDRAWN: &str = "the verdict was withdrawn while the cloud took its time";
+
 /// What happened.
 enum Input {
     Read(Result<Holding, Failure>),
@@ -60,6 +63,8 @@ pub(super) struct Agent {
     decider: Decider,
     questions: watch::Sender<Option<Question>>,
     working: FuturesUnordered<BoxFuture<'static, Input>>,
+    /// Ends the wait for the last move.
+    abandon: CancellationToken,
     status: Arc<RwLock<Status>>,
     metrics: AgentMetrics,
     component: Component,
@@ -89,6 +94,7 @@ impl Agent {
             ports,
             questions: watch::Sender::new(None),
             working: FuturesUnordered::new(),
+            abandon: CancellationToken::new(),
             status: Arc::default(),
             metrics: AgentMetrics::register(&context.metrics),
             component: context.health.component(super::COMPONENT),
@@ -233,9 +239,18 @@ impl Agent {
                 Effect::Move(order) => {
                     warn!(to = order.to, address = %order.address, "moving the API endpoint");
                     let eip = Arc::clone(&self.ports.eip);
-                    self.working
-                        .push(Box::pin(async move { Input::Moved(eip.transfer(order).await) }));
+                    self.abandon = CancellationToken::new();
+                    let abandoned = self.abandon.clone();
+                    self.working.push(Box::pin(async move {
+                        let moved = tokio::select! {
+                            biased;
+                            moved = eip.transfer(order) => moved,
+                            () = abandoned.cancelled() => Err(Failure::Unanswered(WITHDRAWN.to_owned())),
+                        };
+                        Input::Moved(moved)
+                    }));
                 }
+                Effect::Abandon => self.abandon.cancel(),
                 Effect::Remember => self.remember(),
                 Effect::Judged => self.metrics.judged(),
                 Effect::Tell(record) => self.tell(record),

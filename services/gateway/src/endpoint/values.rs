@@ -139,6 +139,8 @@ pub(super) enum Effect {
     Read,
     /// Move it.
     Move(Order),
+    /// Wait no longer for the move that is under way: eip ends it, unless it has taken the endpoint away by now.
+    Abandon,
     /// Keep the candidates for a start without an API server.
     Remember,
     /// Tell of a move.

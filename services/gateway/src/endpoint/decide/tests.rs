@@ -559,3 +559,19 @@ fn a_look_that_finds_something_is_followed_by_another_soon() {
     decider.hear(missing(&decider, &["a"]), now + LOOK * 2);
     assert_eq!(decider.deadline(), Some(now + LOOK * 3));
 }
+
+/// The holder is well again while a move of it takes its time: nobody waits for that any more, and it is not asked for again.
+#[test]
+fn a_move_whose_verdict_is_withdrawn_is_abandoned() {
+    let now = Instant::now();
+    let mut decider = agent(now);
+    decider.hear(dead(&decider, 1, "b"), now);
+    decider.was_read(Ok(held("a", "1")), now);
+    assert_eq!(decider.was_read(Ok(held("a", "1")), now), [order("b", Some("1"))]);
+    assert_eq!(decider.hear(well(&decider), now), [Effect::Abandon]);
+    let effects = decider.was_moved(&Err(Failure::Unanswered("withdrawn".to_owned())), now);
+    assert!(matches!(&effects[..], [Effect::Tell(record)] if !record.moved));
+    let soon = now + FIRST_PAUSE;
+    assert_eq!(decider.tick(soon), [Effect::Read]);
+    assert_eq!(decider.was_read(Ok(held("a", "1")), soon), []);
+}
