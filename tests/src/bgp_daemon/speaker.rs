@@ -68,26 +68,38 @@ impl Peering {
     /// The configuration of a speaker that announces these addresses, for bird; all speak BGP on `port`.
     pub fn config(&self, port: u16, announced: &[IpAddr]) -> String {
         let source = self.source;
-        let mut text = format!("log stderr all;\nrouter id {source};\nprotocol device {{}}\n");
-        text.push_str("protocol static addresses {\n  ipv4;\n");
-        for address in announced {
-            text.push_str(&format!("  route {address}/32 blackhole;\n"));
-        }
-        text.push_str("}\n");
-        for (n, peer) in self.peers.iter().enumerate() {
-            let password = self.password.as_ref();
-            let password = password.map(|password| format!("  password \"{password}\";\n"));
-            text.push_str(&format!(
-                "protocol bgp peer{n} {{\n  local {source} port {port} as {};\n  neighbor {peer} port {port} as {};\n  \
-                 strict bind;\n  {}\n{}  connect delay time 0; connect retry time 1; error wait time 1, 2;\n  \
-                 ipv4 {{ import none; export where source = RTS_STATIC; next hop self; }};\n}}\n",
-                self.local_asn,
-                self.peer_asn,
-                if self.multihop { "multihop;" } else { "direct;" },
-                password.unwrap_or_default(),
-            ));
-        }
-        text
+        let route = |address: &IpAddr| format!("  route {address}/32 blackhole;\n");
+        let routes: Vec<String> = announced.iter().map(route).collect();
+        let sessions: String = self
+            .peers
+            .iter()
+            .enumerate()
+            .map(|(n, peer)| self.session(n, *peer, port))
+            .collect();
+        format!(
+            "log stderr all;\nrouter id {source};\nprotocol device {{}}\n\
+             protocol static addresses {{\n  ipv4;\n{}}}\n{sessions}",
+            routes.concat(),
+        )
+    }
+
+    fn session(&self, n: usize, peer: IpAddr, port: u16) -> String {
+        let Self {
+            local_asn,
+            source,
+            peer_asn,
+            ..
+        } = self;
+        let distance = if self.multihop { "multihop" } else { "direct" };
+        let password = self.password.as_ref();
+        let password = password.map(|password| format!("password \"{password}\";"));
+        format!(
+            "protocol bgp peer{n} {{\n  local {source} port {port} as {local_asn};\n  \
+             neighbor {peer} port {port} as {peer_asn};\n  strict bind; {distance}; {}\n  \
+             connect delay time 0; connect retry time 1; error wait time 1, 2;\n  \
+             ipv4 {{ import none; export where source = RTS_STATIC; next hop self; }};\n}}\n",
+            password.unwrap_or_default(),
+        )
     }
 }
 

@@ -92,7 +92,7 @@ impl Formats {
                 record.map_or(Value::Null, Value::String),
             );
         }
-        patch_of(node, changes)
+        patch_of(node, &changes)
     }
 
     /// The annotations of a node that are ours, by key.
@@ -131,7 +131,7 @@ pub(super) fn taken_back(node: &NodeObject) -> Option<Value> {
     let recorded = recorded(&node.annotations);
     let keys = recorded.into_iter().chain([NODE_ANNOTATED]);
     let changes = keys.map(|key| (key.to_owned(), Value::Null)).collect();
-    is_told(node).then(|| patch_of(node, changes))?
+    is_told(node).then(|| patch_of(node, &changes))?
 }
 
 /// Did we tell the node its peers?
@@ -149,7 +149,7 @@ pub(super) fn fingerprint<'a>(annotations: impl Iterator<Item = (&'a str, &'a st
 }
 
 /// Whoever writes other annotations meanwhile keeps them: only ours are named, and no version.
-fn patch_of(node: &NodeObject, changes: Map<String, Value>) -> Option<Value> {
+fn patch_of(node: &NodeObject, changes: &Map<String, Value>) -> Option<Value> {
     (!changes.is_empty()).then(|| json!({ "metadata": { "uid": node.uid, "annotations": changes } }))
 }
 

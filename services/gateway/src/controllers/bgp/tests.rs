@@ -107,7 +107,10 @@ async fn what_is_pending_is_asked_for_again() {
     for pause in [10, 20, 40, 80, 160, 300, 300] {
         let after = Outcome::After(Duration::from_secs(pause));
         assert_eq!(controller.reconcile(&key).await, after);
-        assert!(controller.due().is_empty(), "asked again after its pause, not with each look");
+        assert!(
+            controller.due().is_empty(),
+            "asked again after its pause, not with each look"
+        );
     }
     world.bgp.answer("n", Ok(answer(&["169.254.255.1"])));
     assert_eq!(controller.reconcile(&key).await, Outcome::Done);
