@@ -1,11 +1,11 @@
-//! MetalLB is told: the real one, by its custom resources, and by the ConfigMap of before.
+//! MetalLB is told: the real one, by its custom resources, and by the `ConfigMap` of before.
 
 use anyhow::{Context as _, Result, ensure};
 use groundplane_core::names::SERVICE_ANNOUNCED;
 use groundplane_sandbox::ProjectOptions;
 use groundplane_tests::kube_api::ingress_of;
 use groundplane_tests::metallb::{self, Metallb, create, objects, valid};
-use groundplane_tests::{Corner, KubeApi, World, WorldOptions, chart, eventually};
+use groundplane_tests::{Corner, KubeApi, User, World, WorldOptions, chart, eventually};
 use k8s_openapi::api::core::v1::{Secret, Service};
 use kube::Api;
 use kube::api::ListParams;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::announced::{condition, refusal};
 
 /// A corner with MetalLB's custom resources and a namespace for MetalLB, whose objects the gateway may write as the chart lets it.
-async fn corner(name: &str, announcer: &str) -> Result<(Corner, String)> {
+pub(crate) async fn corner(name: &str, announcer: &str) -> Result<(Corner, String)> {
     let corner = KubeApi::shared().await?.corner(name).await?;
     if announcer == "metallb" {
         metallb::install(&corner.client()).await?;
@@ -25,25 +25,25 @@ async fn corner(name: &str, announcer: &str) -> Result<(Corner, String)> {
     Ok((corner, namespace))
 }
 
-fn section(corner: &Corner, announcer: &str, namespace: &str, more: &str) -> String {
+pub(crate) fn section(corner: &Corner, announcer: &str, namespace: &str, more: &str) -> String {
     let class = corner.class();
     format!(
         "  announcer: {announcer}\n  loadBalancerClass: {class}\n  claimClassless: false\n  metallb: {{namespace: {namespace}{more}}}\n"
     )
 }
 
-async fn add_service(corner: &Corner, name: &str) -> Result<()> {
+pub(crate) async fn add_service(corner: &Corner, name: &str) -> Result<()> {
     let draft = corner.service_draft(name).class(&corner.class());
     corner.create_service(draft).await.map(drop)
 }
 
-fn ready(service: &Service) -> Option<String> {
+pub(crate) fn ready(service: &Service) -> Option<String> {
     condition(service)
         .filter(|condition| condition.status == "True")
         .map(|condition| condition.message)
 }
 
-async fn started(corner: Corner, options: WorldOptions) -> Result<World> {
+pub(crate) async fn started(corner: Corner, options: WorldOptions) -> Result<World> {
     let world = options.start_in(corner).await?;
     world.ready().await?;
     Ok(world)
@@ -154,7 +154,7 @@ async fn peers_follow_their_nodes() -> Result<()> {
             "myASN": 65_000, "peerASN": 65_530, "peerAddress": spec["peerAddress"], "peerPort": 179,
             "sourceAddress": source, "holdTime": "30s", "passwordSecret": { "name": name },
             "nodeSelectors": [{ "matchLabels": { "kubernetes.io/hostname": node } }],
-            "ebgpMultiHop": false, "disableMP": false, "dualStackAddressFamily": false,
+            "ebgpMultiHop": true, "disableMP": false, "dualStackAddressFamily": false,
         })
     );
     let secret = secrets(corner, &namespace).get(name).await?;
@@ -186,4 +186,85 @@ async fn peers_of(corner: &Corner, namespace: &str, count: usize) -> Result<Vec<
         Ok(peers)
     })
     .await
+}
+
+/// E56, E60, E63: what the user has is kept as it is, and stands in for ours; a restart writes nothing, and takes nothing away.
+#[tokio::test]
+async fn the_users_objects_are_kept_and_a_restart_writes_nothing() -> Result<()> {
+    let (corner, namespace) = corner("users", "metallb").await?;
+    let everywhere = json!({ "localPref": 100 });
+    let pool = json!({ "addresses": ["198.51.100.0/28"], "autoAssign": false, "avoidBuggyIPs": false });
+    for (kind, spec) in [("BGPAdvertisement", &everywhere), ("IPAddressPool", &pool)] {
+        create(&corner, &namespace, kind, "theirs", json!({}), spec.clone()).await?;
+    }
+    let controller = Metallb::controller(&corner, &namespace).await?;
+    let options = WorldOptions::fixed().gateway(&section(&corner, "metallb", &namespace, ""));
+    let mut world = started(corner, options).await?;
+    add_service(&world.corner, "web").await?;
+    world
+        .corner
+        .service_until("web", "is ready", ready)
+        .await
+        .with_context(|| controller.log_tail())?;
+    let before = everything(&world.corner, &namespace).await?;
+    let names: Vec<&str> = before.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["groundplane-ipv4-0", "theirs", "theirs"]);
+    assert_eq!(before[1].1["addresses"], pool["addresses"]);
+    assert_eq!(before[2].1["localPref"], everywhere["localPref"]);
+    let mark = world.corner.mark().await?;
+    world.kill_and_restart().await?;
+    // Each round looks; the third after the restart knows all that the first could not.
+    let corner = &world.corner;
+    eventually("three rounds", async || {
+        let requests = corner.requests_since(mark).await?.by_user(User::Gateway);
+        let lists = requests
+            .in_namespace(&namespace)
+            .only(|request| request.verb == "list" && request.resource == "ipaddresspools");
+        ensure!(lists.count() >= 3, "{} lists", lists.count());
+        Ok(())
+    })
+    .await?;
+    let writes = corner
+        .requests_since(mark)
+        .await?
+        .by_user(User::Gateway)
+        .in_namespace(&namespace)
+        .writes();
+    assert_eq!(writes.count(), 0, "{:?}", writes.summary());
+    assert_eq!(everything(corner, &namespace).await?, before);
+    Ok(())
+}
+
+async fn everything(corner: &Corner, namespace: &str) -> Result<Vec<(String, Value)>> {
+    let mut all = objects(corner, namespace, "IPAddressPool").await?;
+    all.extend(objects(corner, namespace, "BGPAdvertisement").await?);
+    Ok(all)
+}
+
+/// E66: a MetalLB that gives a Service another address than the one that it was told is contradicted by the condition, and not fought.
+#[tokio::test]
+async fn a_status_that_says_something_else_is_told() -> Result<()> {
+    let (corner, namespace) = corner("differs", "metallb").await?;
+    let options = WorldOptions::fixed().gateway(&section(&corner, "metallb", &namespace, ""));
+    let world = started(corner, options).await?;
+    let corner = &world.corner;
+    add_service(corner, "web").await?;
+    let waits = |service: &Service| refusal(service).filter(|reason| reason == "Announcing");
+    corner.service_until("web", "waits for MetalLB", waits).await?;
+    let say = async |ip: &str| {
+        let status = json!({ "status": { "loadBalancer": { "ingress": [{ "ip": ip }] } } });
+        corner.edit_service_status("web", &status).await
+    };
+    let service = say("198.51.100.9").await?;
+    let told = service.metadata.annotations.context("no annotations")?["metallb.io/loadBalancerIPs"].clone();
+    let differs = |service: &Service| refusal(service).filter(|reason| reason == "StatusDiffers");
+    corner.service_until("web", "says what differs", differs).await?;
+    assert_eq!(
+        ingress_of(&corner.api::<Service>().get("web").await?),
+        ["198.51.100.9"]
+    );
+    say(&told).await?;
+    corner.service_until("web", "is ready", ready).await?;
+    corner.delete_service("web").await?;
+    corner.service_gone("web").await
 }

@@ -1,4 +1,4 @@
-//! MetalLB, in two forms: `metallb` (custom resources, 0.13 and later) and `metallb-configmap` (the ConfigMap of before).
+//! MetalLB, in two forms: `metallb` (custom resources, 0.13 and later) and `metallb-configmap` (the `ConfigMap` of before).
 //!
 //! ```text
 //! Service controller ──place / withdraw──► Board ◄──learn── BGP controller
@@ -97,7 +97,7 @@ impl Announcer for Metallb {
     }
 }
 
-/// MetalLB by its ConfigMap. Such an old one reads no annotation for addresses.
+/// MetalLB by its `ConfigMap`. Such an old one reads no annotation for addresses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MetallbConfigMap;
 

@@ -17,13 +17,13 @@ const SHORTEST_HOLD_TIME: Duration = Duration::from_secs(3);
 pub struct Metallb {
     /// MetalLB's own namespace, in which its objects must be.
     pub namespace: String,
-    /// Announcer `metallb-configmap`: the ConfigMap in that namespace, whose key `config` MetalLB up to 0.12 reads.
+    /// Announcer `metallb-configmap`: the `ConfigMap` in that namespace, whose key `config` MetalLB up to 0.12 reads.
     pub config_map: String,
     /// How nodes and their peers become `BGPPeer` objects.
     pub peer_mode: PeerMode,
     /// What makes MetalLB announce the addresses, where no object of the user does.
     pub advertisement: Advertisement,
-    /// Hold time of the sessions, 3s or more. Not in the ConfigMap, where MetalLB's own default applies.
+    /// Hold time of the sessions, 3s or more. Not in the `ConfigMap`, where MetalLB's own default applies.
     pub hold_time: HumanDuration,
 }
 

@@ -89,8 +89,8 @@ fn announces_ours(object: &Object, pools: &[Object]) -> bool {
             .all(|restriction| list(restriction).is_empty());
     }
     let ours = pools.iter().filter(|pool| pool.owner() != Owner::User);
-    let named = |pool: &Object| names.iter().any(|name| name == &*pool.name);
+    let by_name = |pool: &Object| names.iter().any(|name| name == &*pool.name);
     let label = [(MANAGED_BY.0.to_owned(), MANAGED_BY.1.to_owned())].into();
-    (ours.clone().next().is_some() && ours.into_iter().all(named))
+    (ours.clone().next().is_some() && ours.into_iter().all(by_name))
         || selectors.iter().any(|selector| selects(selector, &label))
 }

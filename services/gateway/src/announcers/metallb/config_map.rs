@@ -1,4 +1,4 @@
-//! The configuration of MetalLB up to 0.12, one YAML text in a ConfigMap: pure.
+//! The configuration of MetalLB up to 0.12, one YAML text in a `ConfigMap`: pure.
 //!
 //! What is ours there: pools of single addresses that are called by their Services, and peers that carry the marks of a Service among
 //! their node selectors. The old controllers wrote them so, which is how their entries are known; a mark must not match any node. We
@@ -118,8 +118,14 @@ fn write(document: &Document, world: &World, settings: &Settings) -> Result<Conf
 
 /// What a document without content has beside it.
 fn comments(text: &str) -> String {
-    let comments = text.lines().filter(|line| line.trim_start().starts_with('#'));
-    comments.map(|line| format!("{line}\n")).collect()
+    let comments = text
+        .split_inclusive('\n')
+        .filter(|line| line.trim_start().starts_with('#'));
+    let mut comments: String = comments.collect();
+    if !comments.is_empty() && !comments.ends_with('\n') {
+        comments.push('\n');
+    }
+    comments
 }
 
 struct PoolEdit {
@@ -240,7 +246,9 @@ fn peers(present: &[Value], world: &World, settings: &Settings, active: bool) ->
     let mark = world.services.keys().next();
     if active && settings.writes_peers() {
         for node in world.nodes.values() {
-            let mut peers: Vec<&Peer> = node.peers.known().iter().collect();
+            // Sessions between IPv6 addresses carry nothing in native mode, which speaks IPv4 alone.
+            let known = node.peers.known().iter();
+            let mut peers: Vec<&Peer> = known.filter(|peer| peer.address.is_ipv4()).collect();
             peers.sort_by_key(|peer| peer.address.to_string());
             for peer in peers {
                 if present
@@ -335,10 +343,10 @@ fn says(present: &Value, peer: &Peer) -> bool {
         && port == u64::from(peer.port)
         && text("password") == peer.password
         && text("source-address").parse().ok() == peer.source
-        && present["ebgp-multihop"].as_bool().unwrap_or_default() == peer.ebgp_multihop()
 }
 
-/// What the session is made of.
+/// What the session is made of. Native mode, the only one of its time that can have one peer a node, needs no mark for a neighbour that is
+/// more than one hop away.
 fn session(peer: &Peer) -> Map<String, Value> {
     let source = peer.source.map(|source| source.to_string());
     let port = if u64::from(peer.port) == BGP_PORT {
@@ -357,9 +365,6 @@ fn session(peer: &Peer) -> Map<String, Value> {
     ] {
         session.insert(key.to_owned(), value);
     }
-    if peer.ebgp_multihop() {
-        session.insert("ebgp-multihop".to_owned(), json!(true));
-    }
     session
 }
 
@@ -367,7 +372,6 @@ fn session(peer: &Peer) -> Map<String, Value> {
 fn changed(present: &Value, peer: &Peer) -> Value {
     let mut present = present.clone();
     if let Some(fields) = present.as_object_mut() {
-        fields.remove("ebgp-multihop");
         fields.extend(session(peer));
     }
     present

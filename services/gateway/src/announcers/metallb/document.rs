@@ -5,7 +5,6 @@
 //! what was meant. A document in another style is refused rather than written anew.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 use std::ops::Range;
 
 use serde_json::Value;
@@ -264,7 +263,9 @@ fn push_item(out: &mut String, value: &Value, indent: usize) {
             push_map(&mut inner, map, indent + 2);
             // The dash takes the place of the first two blanks.
             let rest = inner.get(indent + 2..).unwrap_or_default();
-            let _ = write!(out, "{pad}- {rest}");
+            out.push_str(&pad);
+            out.push_str("- ");
+            out.push_str(rest);
         }
         value => push_line(out, &format!("{pad}- {}", scalar(value))),
     }

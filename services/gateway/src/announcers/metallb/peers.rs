@@ -108,12 +108,13 @@ pub(super) fn plan(world: &World, present: &Present, settings: &Settings, active
     plan
 }
 
-/// One for each peer of each node, where the user has none for it.
+/// One for each peer of each node, where the user has none for it. Sessions between IPv6 addresses carry nothing in native mode, which
+/// speaks IPv4 alone.
 fn each(world: &World, present: &Present) -> Vec<Wanted> {
     let mut wanted = Vec::new();
     for (name, node) in &world.nodes {
         for (n, peer) in sorted(node.peers.known()).into_iter().enumerate() {
-            if !is_users(peer, node, present) {
+            if peer.address.is_ipv4() && !is_users(peer, node, present) {
                 wanted.push(Wanted {
                     peer: peer.clone(),
                     nodes: [node.hostname.clone()].into(),
@@ -367,9 +368,11 @@ fn adopt(object: &Object, peer: &Peer, spec: &Value) -> Option<Change> {
         "sourceAddress",
         "ebgpMultiHop",
     ];
-    let same = fields
-        .into_iter()
-        .all(|field| said(&object.spec, field) == said(spec, field));
+    // Where the session comes up without the mark, as the old controller for Equinix Metal had it, none is needed.
+    let same = fields.into_iter().all(|field| {
+        said(&object.spec, field) == said(spec, field)
+            || (field == "ebgpMultiHop" && said(&object.spec, field) == json!(false))
+    });
     let knows_password = if peer.password.is_empty() {
         said(&object.spec, "password").is_null() && said(&object.spec, "passwordSecret").is_null()
     } else {

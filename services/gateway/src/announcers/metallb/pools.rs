@@ -106,7 +106,8 @@ pub(super) fn plan(world: &World, pools: &[Object]) -> PoolPlan {
             };
             wanted && seen.insert(address)
         };
-        shard.after = shard.before.iter().cloned().filter(stays).collect();
+        shard.after = shard.before.clone();
+        shard.after.retain(stays);
     }
     for (address, class) in classes {
         if seen.insert(address) {

@@ -209,7 +209,8 @@ pub(crate) fn free_name(wanted: &str, taken: impl Fn(&str) -> bool) -> String {
         .take(LONGEST_NAME - 20)
         .collect();
     let stem = stem.trim_matches('-');
-    (0_u64..)
+    // One more than could be taken by chance.
+    (0..=u64::from(u32::MAX))
         .map(|salt| format!("{stem}-{:08x}", hash(wanted, salt)))
         .map(|name| name.trim_start_matches('-').to_owned())
         .find(|name| !taken(name))

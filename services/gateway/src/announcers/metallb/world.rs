@@ -56,6 +56,7 @@ impl Peers {
 
 /// One BGP neighbour of a node.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(clippy::struct_field_names, reason = "as MetalLB calls it, beside `my_asn`")]
 pub(crate) struct Peer {
     /// Address of the neighbour.
     pub(crate) address: IpAddr,

@@ -1,4 +1,4 @@
-//! A round by the ConfigMap of MetalLB up to 0.12: read, changed, and written if it is still as it was read.
+//! A round by the `ConfigMap` of MetalLB up to 0.12: read, changed, and written if it is still as it was read.
 
 use std::collections::BTreeMap;
 

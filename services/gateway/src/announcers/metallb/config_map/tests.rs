@@ -79,7 +79,7 @@ fn settle(text: &str, world: &World) -> String {
     after
 }
 
-/// E53, E55, E62: into an empty ConfigMap, exactly what the old controller writes, the mark of the first Service on the first peer.
+/// E53, E55, E62: into an empty `ConfigMap`, exactly what the old controller writes, the mark of the first Service on the first peer.
 #[test]
 fn the_first_service_is_written_as_the_old_controller_writes_it() {
     for empty in ["", "\n", "{}", "null\n"] {
