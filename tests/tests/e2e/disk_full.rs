@@ -6,6 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result, ensure};
 use futures::future::join_all;
@@ -24,12 +26,17 @@ use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 type Client = IpamServiceClient<Channel>;
 
+/// A start that fails has failed by then.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Calls at once.
 const CALLERS: usize = 64;
 /// Allocations after which a file that may not grow is surely full.
 const PLENTY: usize = 30_000;
 /// No room for more than this: fewer pages than any commit writes, and more than the log of the process.
 const NARROW: u64 = 16 * 1024;
+
+/// While this file is in its folder, the process is started without room for more than a log.
+const FULL: &str = "full";
 
 /// Who was told which address: the truth that the store must agree with.
 type Told = BTreeMap<String, String>;
@@ -73,7 +80,9 @@ async fn a_full_disk_refuses_writes_until_there_is_room() -> Result<()> {
         ..ReleaseRequest::default()
     };
     let taken = client.clone().release(release).await;
-    let error = taken.err().with_context(|| format!("{prefix} was taken back"))?;
+    let error = taken
+        .err()
+        .with_context(|| format!("{prefix} was taken back"))?;
     is_full(&format!("{:?}: {}", error.code(), error.message()))?;
     agrees(&client, &told, &refused).await?;
 
@@ -96,12 +105,88 @@ async fn a_full_disk_refuses_writes_until_there_is_room() -> Result<()> {
     agrees(&connect(&ipam).await?, &told, &refused).await
 }
 
-/// ipam alone, with a store in its folder. What exceeds the limit is an error to it and does not end it, as with a disk.
+/// A first start on a full disk says which file has no room and what to do, and leaves no half of a store; with room, the same command
+/// serves. A start on a full disk with a store that is there serves what is known, and gives again once there is room.
+#[tokio::test]
+async fn a_start_on_a_full_disk_names_the_way_out_and_loses_nothing() -> Result<()> {
+    let launch = launch()?;
+    let full = launch.folder().join(FULL);
+    std::fs::write(&full, "")?;
+    let mut ipam = launch.start()?;
+    let store = ipam.folder().join("ipam.redb");
+    does_not_start(&ipam, &store).await?;
+    ensure!(
+        !store.exists(),
+        "half a store is left, and would be taken for a damaged one"
+    );
+    let left = std::fs::read_dir(ipam.folder())?.filter_map(Result::ok);
+    let halves: Vec<_> = left
+        .map(|entry| entry.file_name())
+        .filter(|name| name.to_string_lossy().contains("redb"))
+        .collect();
+    assert_eq!(halves.len(), 0, "{halves:?}");
+
+    std::fs::remove_file(&full)?;
+    ipam.restart().await?;
+    ipam.ready().await?;
+    let (mut told, mut refused) = (Told::new(), BTreeSet::new());
+    allocate(&connect(&ipam).await?, CALLERS, &mut told, &mut refused).await?;
+    assert_eq!((told.len(), refused.len()), (CALLERS, 0), "there is room");
+
+    // A store that is there is read, also one that was not closed; nothing is given until there is room.
+    ipam.kill9().await?;
+    std::fs::write(&full, "")?;
+    ipam.restart().await?;
+    ipam.ready().await?;
+    let client = connect(&ipam).await?;
+    let known = told.len();
+    allocate(&client, CALLERS, &mut told, &mut refused).await?;
+    assert_eq!(
+        told.len(),
+        known,
+        "something was given that cannot be written"
+    );
+    agrees(&client, &told, &refused).await?;
+
+    limit(&ipam, None)?;
+    let name = refused.pop_first().context("somebody was refused")?;
+    let prefix = eventually("writes work", async || {
+        one(&client, &name).await.map_err(Error::msg)
+    })
+    .await?;
+    told.insert(name, prefix);
+    agrees(&client, &told, &refused).await
+}
+
+/// It ends by itself, and its last words name the store's file and what helps.
+async fn does_not_start(ipam: &Process, store: &Path) -> Result<()> {
+    let status = ipam.wait(PATIENCE).await?;
+    let log = std::fs::read_to_string(ipam.child()?.log())?;
+    ensure!(status.code() == Some(1), "it ended with {status}: {log}");
+    for words in [
+        &*store.display().to_string(),
+        "too large",
+        "make room on its disk",
+    ] {
+        ensure!(log.contains(words), "`{words}` is not in: {log}");
+    }
+    ensure!(!log.contains("damaged"), "a full disk is no damage: {log}");
+    Ok(())
+}
+
+/// ipam alone, ready, with a store in its folder.
 async fn start() -> Result<Process> {
+    let ipam = launch()?.start()?;
+    ipam.ready().await?;
+    Ok(ipam)
+}
+
+/// ipam alone. What exceeds the limit is an error to it and does not end it, as with a disk.
+fn launch() -> Result<Launch> {
     let launch = Launch::new("ipam")?.args(["--listen", "127.0.0.1:0"]);
     let script = launch.folder().join("unlimited");
     let text = format!(
-        "#!/bin/sh\ntrap '' XFSZ\nexec '{}' \"$@\"\n",
+        "#!/bin/sh\ntrap '' XFSZ\n[ -e {FULL} ] && ulimit -S -f 32\nexec '{}' \"$@\"\n",
         program()?.display()
     );
     std::fs::write(&script, text)?;
@@ -110,9 +195,7 @@ async fn start() -> Result<Process> {
         "cluster: full\npools: [{{name: all, addresses: [\"10.0.0.0/8\"]}}]\nipam: {{store: {{kind: redb, path: \"{}\"}}}}\n",
         launch.folder().join("ipam.redb").display()
     );
-    let ipam = launch.program(script).config(yaml).start()?;
-    ipam.ready().await?;
-    Ok(ipam)
+    Ok(launch.program(script).config(yaml))
 }
 
 /// A client, for whose cluster ipam allocates.
@@ -200,7 +283,8 @@ async fn allocate(
 
 /// The refusal that says what is wrong, and that trying again may help.
 fn is_full(refusal: &str) -> Result<()> {
-    let clear = refusal.starts_with("Unavailable: the store cannot write") && refusal.contains("too large");
+    let clear =
+        refusal.starts_with("Unavailable: the store cannot write") && refusal.contains("too large");
     ensure!(clear, "refused for something else: {refusal}");
     Ok(())
 }
@@ -234,7 +318,12 @@ async fn agrees(client: &Client, told: &Told, refused: &BTreeSet<String>) -> Res
             by: Some(By::Owner(owner(name))),
             ..LookupRequest::default()
         };
-        let found = client.clone().lookup(request).await?.into_inner().allocations;
+        let found = client
+            .clone()
+            .lookup(request)
+            .await?
+            .into_inner()
+            .allocations;
         ensure!(found.is_empty(), "{name} was refused and holds {found:?}");
     }
     Ok(())
