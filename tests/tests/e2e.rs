@@ -20,6 +20,8 @@ mod cloud_machines;
 mod cloud_nodes;
 #[path = "e2e/cloud_services.rs"]
 mod cloud_services;
+#[path = "e2e/cloud_services_say.rs"]
+mod cloud_services_say;
 #[path = "e2e/config.rs"]
 mod config;
 #[path = "e2e/crashes.rs"]
@@ -36,14 +38,22 @@ mod faults;
 mod legacy_config;
 #[path = "e2e/metallb.rs"]
 mod metallb;
+#[path = "e2e/metallb_config_map.rs"]
+mod metallb_config_map;
+#[path = "e2e/metallb_speaker.rs"]
+mod metallb_speaker;
 #[path = "e2e/nodes.rs"]
 mod nodes;
 #[path = "e2e/providers.rs"]
 mod providers;
+#[path = "e2e/reclaim.rs"]
+mod reclaim;
 #[path = "e2e/replicas.rs"]
 mod replicas;
 #[path = "e2e/services.rs"]
 mod services;
+#[path = "e2e/sharing.rs"]
+mod sharing;
 #[path = "e2e/stores.rs"]
 mod stores;
 #[path = "e2e/trace.rs"]

@@ -119,7 +119,7 @@ async fn a_create_without_an_answer_is_found_again(cloud: CloudApi) -> Result<()
     Ok(())
 }
 
-/// E90: a spent quota says so, and is not hammered; when it is raised, the Service gets its address.
+/// E43, E90: a spent quota says so, and is not hammered; when it is raised, the Service gets its address.
 async fn a_spent_quota_is_said_and_overcome(cloud: CloudApi) -> Result<()> {
     let options = ProjectOptions {
         quota: Some(0),

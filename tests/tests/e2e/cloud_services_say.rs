@@ -1,0 +1,170 @@
+//! Elastic IPs that a person, a limit, an older controller or another one has a say in.
+
+use anyhow::{Context as _, Result, ensure};
+use groundplane_sandbox::{ProjectOptions, ReservationOptions};
+use groundplane_tests::kube_api::ingress_of;
+use groundplane_tests::{WorldOptions, eventually};
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+use crate::announced::{condition, refusal};
+
+fn project() -> ProjectOptions {
+    ProjectOptions {
+        list_machine_blocks: false,
+        ..ProjectOptions::default()
+    }
+}
+
+/// E44: a reservation that waits for a person is said to, and used when it comes; no other is ordered.
+#[tokio::test]
+async fn a_reservation_that_waits_is_waited_for() -> Result<()> {
+    let world = WorldOptions::equinix(project())
+        .section("eip: {maxAge: 1s}\n")
+        .start("waits")
+        .await?;
+    let (corner, project) = (&world.corner, world.project()?);
+    // A Service of this name, to learn its tags.
+    corner.add_service("web").await?;
+    corner.addresses_of("web", 1).await?;
+    let tags = project.reservations().remove(0).tags;
+    corner.delete_service("web").await?;
+    corner.service_gone("web").await?;
+    let waiting = project.add_reservation(ReservationOptions {
+        pending: true,
+        ..ReservationOptions::tagged(tags)
+    });
+    let mark = project.journal().mark();
+    let service = corner.add_service("web").await?;
+    assert_eq!(corner.service_until("web", "says why", refusal).await?, "Pending");
+    corner.event(&service, "SyncLoadBalancerFailed").await?;
+    project.approve(waiting.id);
+    let given = project.reservation(waiting.id).and_then(|one| one.address);
+    let given = given.context("it has no address")?.to_string();
+    let looks = std::sync::atomic::AtomicUsize::new(0);
+    eventually("it is used", async || {
+        // Whatever changes has it looked at again: else it takes half a minute.
+        let look = looks
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+            .to_string();
+        let changed = json!({ "metadata": { "labels": { "look": look } } });
+        let shown = ingress_of(&corner.edit_service("web", &changed).await?);
+        ensure!(shown == [given.clone()], "{shown:?}");
+        Ok(())
+    })
+    .await?;
+    assert_eq!(
+        project.journal().calls(mark, "POST", "/projects/{pid}/ips").len(),
+        0
+    );
+    Ok(())
+}
+
+/// E52: the Service that would be one prefix too many is refused, and comes when another goes.
+#[tokio::test]
+async fn one_prefix_too_many_is_refused() -> Result<()> {
+    let world = WorldOptions::equinix(project())
+        .gateway("  maxPrefixes: 2\n")
+        .start("prefixes")
+        .await?;
+    let (corner, project) = (&world.corner, world.project()?);
+    for name in ["a", "b"] {
+        corner.add_service(name).await?;
+        corner.addresses_of(name, 1).await?;
+    }
+    let third = corner.add_service("c").await?;
+    assert_eq!(
+        corner.service_until("c", "is refused", refusal).await?,
+        "PrefixLimit"
+    );
+    corner.event(&third, "SyncLoadBalancerFailed").await?;
+    assert_eq!(project.reservations().len(), 2);
+    corner.delete_service("a").await?;
+    corner.service_gone("a").await?;
+    corner.addresses_of("c", 1).await?;
+    Ok(())
+}
+
+/// E50: what the oldest controller reserved, and wrote to the Service, is carried over: same address, today's tags, nothing ordered; and it
+/// goes with the Service. E42: to `ClusterIP` and back, it gets another one, though the old one stood in its spec.
+#[tokio::test]
+async fn the_oldest_controllers_address_is_carried_over() -> Result<()> {
+    let world = WorldOptions::equinix(project()).start("packet").await?;
+    let (corner, project) = (&world.corner, world.project()?);
+    // A Service of this name, to learn its tag.
+    corner.add_service("web").await?;
+    corner.addresses_of("web", 1).await?;
+    let today = project.reservations().remove(0).tags;
+    corner.delete_service("web").await?;
+    corner.service_gone("web").await?;
+    let old = ["usage=packet-ccm-auto".to_owned(), today[1].clone()];
+    let left = project.add_reservation(ReservationOptions::tagged(old));
+    let address = left.address.context("it has no address")?.to_string();
+    let mark = project.journal().mark();
+    corner
+        .create_service(corner.service_draft("web").load_balancer_ip(&address))
+        .await?;
+    assert_eq!(corner.addresses_of("web", 1).await?, [address.clone()]);
+    let now = project.reservation(left.id).context("it is gone")?.tags;
+    assert_eq!(now, today);
+    assert_eq!(
+        project.journal().calls(mark, "POST", "/projects/{pid}/ips").len(),
+        0
+    );
+
+    corner
+        .edit_service("web", &json!({ "spec": { "type": "ClusterIP" } }))
+        .await?;
+    eventually("it is given back", async || {
+        ensure!(project.reservations().is_empty(), "it is there");
+        Ok(())
+    })
+    .await?;
+    corner
+        .service_until("web", "asks for nothing", |service| {
+            let asks = service
+                .spec
+                .as_ref()
+                .and_then(|spec| spec.load_balancer_ip.as_ref());
+            asks.is_none().then_some(())
+        })
+        .await?;
+    corner
+        .edit_service("web", &json!({ "spec": { "type": "LoadBalancer" } }))
+        .await?;
+    corner.addresses_of("web", 1).await?;
+    assert_eq!(
+        project.journal().calls(mark, "POST", "/projects/{pid}/ips").len(),
+        1
+    );
+    Ok(())
+}
+
+/// E48, E49: what is another's, by its class or by its word, gets nothing from us, and costs no call.
+#[tokio::test]
+async fn what_is_anothers_is_left_alone() -> Result<()> {
+    let world = WorldOptions::equinix(project()).start("others").await?;
+    let (corner, project) = (&world.corner, world.project()?);
+    corner
+        .create_service(corner.service_draft("classed").class("example.com/other"))
+        .await?;
+    corner
+        .create_service(
+            corner
+                .service_draft("opted")
+                .annotation("groundplane.dev/managed", "false"),
+        )
+        .await?;
+    // Looked at after both.
+    corner.add_service("ours").await?;
+    corner.addresses_of("ours", 1).await?;
+    for name in ["classed", "opted"] {
+        let service = corner
+            .service_until(name, "is there", |service| Some(service.clone()))
+            .await?;
+        ensure!(condition(&service).is_none(), "{name} is told something");
+        ensure!(service.metadata.finalizers.is_none(), "{name} has a finalizer");
+    }
+    assert_eq!(project.journal().calls(0, "POST", "/projects/{pid}/ips").len(), 1);
+    Ok(())
+}
