@@ -4,7 +4,7 @@
 //! replaced by a newer one, so that a reconcile sees what the one before it wrote, whatever the watch is still to tell.
 //! Absence from here proves nothing about the world.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(crate) struct Change<T> {
 }
 
 struct State<T> {
-    objects: HashMap<Key, Arc<T>>,
+    objects: BTreeMap<Key, Arc<T>>,
     /// Watches that have not listed yet.
     unlisted: usize,
     /// Watches that are broken, by scope, and since when.
@@ -60,7 +60,7 @@ impl<T: Slim> Index<T> {
     pub(crate) fn new(watches: usize) -> Self {
         Self {
             state: Arc::new(RwLock::new(State {
-                objects: HashMap::new(),
+                objects: BTreeMap::new(),
                 unlisted: watches,
                 broken: HashMap::new(),
             })),
@@ -73,7 +73,7 @@ impl<T: Slim> Index<T> {
         self.state.read().objects.get(key).cloned()
     }
 
-    /// All objects, in no order.
+    /// All objects, by their keys.
     pub(crate) fn all(&self) -> Vec<Arc<T>> {
         self.state.read().objects.values().cloned().collect()
     }
