@@ -91,6 +91,14 @@ impl Metallb {
         .await
     }
 
+    /// All that it has said.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub fn log(&self) -> Result<String> {
+        std::fs::read_to_string(self.child.log()).context("read MetalLB's log")
+    }
+
     /// The end of its log.
     pub fn log_tail(&self) -> String {
         self.child.log_tail()

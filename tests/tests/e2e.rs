@@ -24,6 +24,8 @@ mod cloud_services;
 mod cloud_services_say;
 #[path = "e2e/config.rs"]
 mod config;
+#[path = "e2e/cost.rs"]
+mod cost;
 #[path = "e2e/crashes.rs"]
 mod crashes;
 #[path = "e2e/disk_full.rs"]
@@ -42,6 +44,8 @@ mod metallb;
 mod metallb_config_map;
 #[path = "e2e/metallb_speaker.rs"]
 mod metallb_speaker;
+#[path = "e2e/metallb_takeover.rs"]
+mod metallb_takeover;
 #[path = "e2e/nodes.rs"]
 mod nodes;
 #[path = "e2e/providers.rs"]

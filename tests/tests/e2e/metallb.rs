@@ -91,12 +91,11 @@ async fn the_real_metallb_gives_services_the_addresses_that_we_reserved() -> Res
     written.sort();
     assert_eq!(written, given);
     let selector = json!([{ "matchLabels": { "app.kubernetes.io/managed-by": "groundplane" } }]);
+    let filled_in =
+        json!({ "ipAddressPoolSelectors": selector, "aggregationLength": 32, "aggregationLengthV6": 128 });
     assert_eq!(
         objects(corner, &namespace, "BGPAdvertisement").await?,
-        [(
-            "groundplane".to_owned(),
-            json!({ "ipAddressPoolSelectors": selector })
-        )]
+        [("groundplane".to_owned(), filled_in)]
     );
     valid(corner, &namespace, "controller").await?;
     for name in &names {
