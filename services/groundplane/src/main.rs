@@ -24,6 +24,9 @@ use clap::Parser as _;
 use crate::args::{Args, Command};
 use crate::config::ConfigErrors;
 
+/// Threads of an agent: one may be held up for a moment, by a file or by a handshake, and probes must not wait for it.
+const AGENT_THREADS: usize = 2;
+
 /// `EX_USAGE` of `sysexits.h`: called or configured wrongly.
 const USAGE: u8 = 64;
 
@@ -53,7 +56,12 @@ fn main() -> ExitCode {
 }
 
 fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    if matches!(args.command, Command::Agent(_)) {
+        // A few probes and calls, beside an API server that needs the cores, and their memory.
+        runtime.worker_threads(AGENT_THREADS);
+    }
+    let runtime = runtime.enable_all().build()?;
     runtime.block_on(async {
         match args.command {
             Command::Conformance(args) => return conformance::run(args).await,

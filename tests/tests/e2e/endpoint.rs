@@ -144,3 +144,126 @@ async fn the_external_service_leads_to_the_api_servers_alone() -> Result<()> {
     }
     Ok(())
 }
+
+/// The field manager of Equinix Metal's controller.
+const OLD: &str = "cloud-provider-equinix-metal-auto";
+
+/// What Equinix Metal's controller has left: the Service with its status, a slice, and the `Endpoints` object of its earlier versions.
+async fn leave_behind(client: &Client, namespace: &str, name: &str, endpoint: &str) -> Result<Service> {
+    let old = PatchParams::apply(OLD).force();
+    let services: Api<Service> = Api::namespaced(client.clone(), namespace);
+    let pool = json!({ "metallb.universe.tf/address-pool": "disabled-metallb-do-not-use-any-address-pool" });
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": { "name": name, "annotations": pool },
+        "spec": {
+            "type": "LoadBalancer",
+            "loadBalancerIP": endpoint,
+            "ports": [{ "name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443 }],
+        },
+    });
+    let made = services.patch(name, &old, &Patch::Apply(&service)).await?;
+    let status = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": { "name": name },
+        "status": { "loadBalancer": { "ingress": [{ "ip": endpoint }] } },
+    });
+    services.patch_status(name, &old, &Patch::Apply(&status)).await?;
+    let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), namespace);
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": { "name": name, "labels": { "kubernetes.io/service-name": name } },
+        "addressType": "IPv4",
+        "endpoints": [{ "addresses": ["10.7.7.7"], "conditions": { "ready": true } }],
+        "ports": [{ "name": "https", "port": 6443, "protocol": "TCP" }],
+    });
+    slices.patch(name, &old, &Patch::Apply(&slice)).await?;
+    Ok(made)
+}
+
+/// E75, E77: the external Service of Equinix Metal's controller, under its own name, is taken over as it is: it keeps its UID and its
+/// cluster address and what people wrote, has the right port alone, nobody else claims it, and its old slice goes once ours is there.
+#[tokio::test]
+async fn an_external_service_of_the_older_controller_is_taken_over() -> Result<()> {
+    let corner = KubeApi::shared().await?.corner("left").await?;
+    let client = corner.client();
+    let namespace = corner.namespace().to_owned();
+    let name = "cloud-provider-equinix-metal-kubernetes-external";
+    grant(&client, &format!("{namespace}/{name}")).await?;
+    let beside: Api<EndpointSlice> = Api::namespaced(client.clone(), "default");
+    let listed = corner.node_name("left");
+    add_slice(&client, &listed, "kubernetes", "10.0.0.8", 7443).await?;
+    let services: Api<Service> = Api::namespaced(client.clone(), &namespace);
+    let section = format!("endpoint: {{tag: the-api, port: 8443, service: \"{namespace}/{name}\"}}\n");
+    let options = WorldOptions::equinix(ProjectOptions::default()).section(&section);
+    let before = leave_behind(&client, &namespace, name, "198.51.100.77").await?;
+    let note = json!({ "metadata": { "annotations": { "example.com/note": "mine" } } });
+    services
+        .patch(name, &PatchParams::default(), &Patch::Merge(&note))
+        .await?;
+    let world = options.start_in(corner).await?;
+    world.ready().await?;
+    let reservation = world
+        .project()?
+        .add_reservation(ReservationOptions::tagged(["the-api"]));
+    let endpoint = reservation.address.context("it has no address")?.to_string();
+    let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), &namespace);
+    let mine = ListParams::default().labels(&format!("kubernetes.io/service-name={name}"));
+    let after = eventually("it is taken over", async || {
+        let service = services.get(name).await?;
+        let status = service
+            .status
+            .as_ref()
+            .and_then(|status| status.load_balancer.as_ref());
+        let ingress = status.and_then(|status| status.ingress.as_ref()?.first());
+        ensure!(
+            ingress.and_then(|ingress| ingress.ip.as_ref()) == Some(&endpoint),
+            "{service:?}"
+        );
+        let found = slices.list(&mine).await?.items;
+        let addresses = found.iter().flat_map(|slice| slice.endpoints.iter());
+        let addresses: Vec<_> = addresses.flat_map(|one| one.addresses.iter()).collect();
+        ensure!(
+            !addresses.iter().any(|address| *address == "10.7.7.7"),
+            "{found:?}"
+        );
+        ensure!(
+            addresses.iter().any(|address| *address == "10.0.0.8"),
+            "{found:?}"
+        );
+        Ok(service)
+    })
+    .await?;
+    assert_eq!(after.metadata.uid, before.metadata.uid);
+    let managers: Vec<_> = after.metadata.managed_fields.iter().flatten().collect();
+    assert!(
+        managers.iter().all(|entry| entry.manager.as_deref() != Some(OLD)),
+        "{managers:?}"
+    );
+    let annotations = after.metadata.annotations.context("no annotations")?;
+    assert_eq!(
+        annotations.get("example.com/note").map(String::as_str),
+        Some("mine")
+    );
+    for (key, value) in [
+        ("groundplane.dev/managed", "false"),
+        ("kube-vip.io/ignore", "true"),
+        (
+            "metallb.io/address-pool",
+            "disabled-metallb-do-not-use-any-address-pool",
+        ),
+        (
+            "metallb.universe.tf/address-pool",
+            "disabled-metallb-do-not-use-any-address-pool",
+        ),
+    ] {
+        assert_eq!(annotations.get(key).map(String::as_str), Some(value), "{key}");
+    }
+    let (spec, old) = (after.spec.context("no spec")?, before.spec.context("no spec")?);
+    assert_eq!(spec.cluster_ip, old.cluster_ip);
+    assert_eq!((spec.load_balancer_ip, spec.load_balancer_class), (None, None));
+    let ports: Vec<_> = spec.ports.iter().flatten().map(|port| port.port).collect();
+    assert_eq!(ports, [8443]);
+    assert_eq!(after.metadata.finalizers, None, "our own controller has taken it");
+    beside.delete(&listed, &DeleteParams::default()).await?;
+    Ok(())
+}

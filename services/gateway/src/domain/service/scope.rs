@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use groundplane_core::{DriverName, names};
 
 use crate::announcers::{self, StatusWriter};
-use crate::cluster::objects::{ServiceObject, ServiceType};
+use crate::cluster::objects::{Key, ServiceObject, ServiceType};
 use crate::config::Config;
 
 /// Which Services are ours, and how they are read.
@@ -26,6 +26,8 @@ pub(crate) struct Scope {
     pub(crate) metro: String,
     /// The same for the facility.
     pub(crate) facility: String,
+    /// The external Service of the API endpoint: kept by another controller, also while it does not say so itself.
+    pub(crate) external: Option<Key>,
     /// Annotations that leave a Service to somebody else where they say `false`.
     pub(crate) opt_outs: &'static [&'static str],
 }
@@ -45,6 +47,10 @@ impl Scope {
             backend: announcers::configured(config.announcer).status_writer() == StatusWriter::Backend,
             metro: config.eip_metro(),
             facility: config.eip_facility(),
+            external: config
+                .external
+                .as_ref()
+                .map(|external| Key::namespaced(&external.namespace, &external.name)),
             opt_outs: if config.driver == DriverName::Cherry {
                 CHERRY_OPT_OUTS
             } else {
@@ -57,6 +63,7 @@ impl Scope {
     pub(crate) fn has(&self, service: &ServiceObject) -> bool {
         service.kind == ServiceType::LoadBalancer
             && self.has_class(&service.class)
+            && self.external.as_ref() != Some(&service.key)
             && self.opted_out(service).is_none()
             && (self.namespaces.is_empty() || self.namespaces.contains(&*service.key.namespace))
     }
@@ -81,6 +88,8 @@ impl Scope {
                 "namespace {} is not among those that groundplane serves",
                 service.key.namespace
             )
+        } else if self.external.as_ref() == Some(&service.key) {
+            "it is the external Service of the API endpoint".to_owned()
         } else {
             let by = self.opted_out(service).unwrap_or(names::SERVICE_MANAGED);
             format!("annotation {by} says that it is not ours")

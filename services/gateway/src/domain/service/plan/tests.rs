@@ -391,3 +391,25 @@ fn ingress_from_somebody_else_is_all_that_is_asked_for() {
 fn a_key_with_two_slashes_is_refused() {
     assert!("a/b/c".parse::<crate::cluster::objects::Key>().is_err());
 }
+
+/// E77: the external Service of the API endpoint is not ours to serve, also before it says so itself: an older controller's has no class.
+#[test]
+fn the_external_service_of_the_endpoint_is_left_alone() {
+    let config = Config {
+        external: Some(crate::config::ExternalService {
+            namespace: "default".to_owned(),
+            name: "web".to_owned(),
+            address: None,
+            port: 6443,
+            node_port: None,
+            node_selector: String::new(),
+        }),
+        ..Config::default()
+    };
+    let scope = Scope::of(&config);
+    let external = service(json!({}), json!({}), json!({}));
+    assert!(!scope.has(&external));
+    assert!(scope.why_not(&external).unwrap().contains("API endpoint"));
+    let other = service(json!({ "namespace": "other" }), json!({}), json!({}));
+    assert!(scope.has(&other));
+}
