@@ -354,12 +354,17 @@ async fn agents_are_ready_while_the_cloud_is_away() -> Result<()> {
         let http = reqwest::Client::builder().no_proxy().build()?;
         eventually("it tells that it could move nothing", async || {
             let told = http.get(&url).send().await?.text().await?;
-            ensure!(told.contains("\ngroundplane_agent_endpoint_degraded 1\n"), "{told}");
+            ensure!(
+                told.contains("\ngroundplane_agent_endpoint_degraded 1\n"),
+                "{told}"
+            );
             Ok(())
         })
         .await?;
         world
-            .says(number, "that it cannot read it", |status| !status.problem.is_empty())
+            .says(number, "that it cannot read it", |status| {
+                !status.problem.is_empty()
+            })
             .await?;
     }
     world.project().clear_faults();
