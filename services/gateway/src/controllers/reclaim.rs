@@ -221,7 +221,9 @@ impl Reclaimer {
             };
             // Any of them may go from now on, whatever the answer will be.
             let now = Instant::now();
-            batch.iter().for_each(|id| self.brake.went(id, now));
+            for id in batch {
+                self.brake.went(id, now);
+            }
             Ok::<_, Doubt>(gateway.services.eip.reclaim_addresses(request).await?.reclaimed)
         });
         let reclaimed = reclaimed.await.map_err(|_| Doubt::Late)??;

@@ -281,7 +281,11 @@ fn what_an_older_controller_left_needs_a_proof() {
         (live("", other), false, Choice::Create),
         (want(other), true, Choice::Brought(other.parse().unwrap(), None)),
     ] {
-        let plan = settle(&former(one.clone(), proven), &[wanted.clone()], |_| true);
+        let plan = settle(
+            &former(one.clone(), proven),
+            std::slice::from_ref(&wanted),
+            |_| true,
+        );
         assert_eq!(plan.choices, [expected], "{wanted:?}, proven: {proven}");
     }
     let plan = settle(&former(one.clone(), true), &[want("")], |_| true);

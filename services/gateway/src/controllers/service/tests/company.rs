@@ -7,6 +7,9 @@ use crate::gateway::WAITS_FOR_SERVICE;
 
 const SHARED: &str = "192.0.2.7";
 
+/// What somebody changes of a Service.
+type Edit = fn(&mut Value);
+
 /// A Service with one port, which names the address where `asks`, and shares it under `key`.
 fn service(name: &str, port: u16, asks: bool, key: &str) -> Value {
     let mut annotations = json!({});
@@ -223,38 +226,38 @@ async fn a_shared_address_is_one_prefix() {
 /// S16, S17: what decides about its address is looked at, whatever else changes is not.
 #[tokio::test]
 async fn only_what_matters_is_looked_at() {
-    let changes: [(bool, fn(&mut Value)); 14] = [
+    let changes: [(bool, Edit); 14] = [
         (true, |service| service["spec"]["type"] = json!("ClusterIP")),
         (true, |service| service["spec"]["ports"] = json!([{ "port": 81 }])),
         (true, |service| {
-            service["spec"]["ports"] = json!([{ "port": 80, "protocol": "UDP" }])
+            service["spec"]["ports"] = json!([{ "port": 80, "protocol": "UDP" }]);
         }),
         (true, |service| {
-            service["spec"]["ipFamilies"] = json!(["IPv4", "IPv6"])
+            service["spec"]["ipFamilies"] = json!(["IPv4", "IPv6"]);
         }),
         (true, |service| {
-            service["spec"]["ipFamilyPolicy"] = json!("PreferDualStack")
+            service["spec"]["ipFamilyPolicy"] = json!("PreferDualStack");
         }),
         (true, |service| {
-            service["spec"]["externalTrafficPolicy"] = json!("Local")
+            service["spec"]["externalTrafficPolicy"] = json!("Local");
         }),
         (true, |service| service["spec"]["loadBalancerIP"] = json!(SHARED)),
         (true, |service| {
-            service["spec"]["loadBalancerClass"] = json!("example.com/other")
+            service["spec"]["loadBalancerClass"] = json!("example.com/other");
         }),
         (true, |service| service["metadata"]["uid"] = json!("another")),
         (true, |service| {
-            service["metadata"]["labels"] = json!({ "team": "a" })
+            service["metadata"]["labels"] = json!({ "team": "a" });
         }),
         (true, |service| {
-            service["metadata"]["annotations"]["groundplane.dev/managed"] = json!("false")
+            service["metadata"]["annotations"]["groundplane.dev/managed"] = json!("false");
         }),
         (false, |_| {}),
         (false, |service| {
-            service["spec"]["selector"] = json!({ "app": "web" })
+            service["spec"]["selector"] = json!({ "app": "web" });
         }),
         (false, |service| {
-            service["metadata"]["annotations"]["example.com/any"] = json!("x")
+            service["metadata"]["annotations"]["example.com/any"] = json!("x");
         }),
     ];
     for (at, (matters, change)) in changes.into_iter().enumerate() {

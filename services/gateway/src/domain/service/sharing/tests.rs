@@ -5,6 +5,9 @@ use super::*;
 
 const SHARED: &str = "192.0.2.7";
 
+/// What is different about a Service.
+type Edit = fn(&mut Value);
+
 fn service(name: &str, change: impl FnOnce(&mut Value)) -> ServiceObject {
     let mut service = json!({
         "metadata": {
@@ -37,7 +40,7 @@ fn who_may_share_shares() {
     let other = service("bb", |_| {});
     assert_eq!(says(&service("a", |_| {}), false, &other, true), Ok(1));
     let udp = service("aa", |service| {
-        service["spec"]["ports"][0]["protocol"] = json!("UDP")
+        service["spec"]["ports"][0]["protocol"] = json!("UDP");
     });
     assert_eq!(says(&udp, false, &other, true), Ok(1), "TCP and UDP are apart");
     let old = service("a", |service| {
@@ -54,7 +57,7 @@ fn who_may_share_shares() {
 #[test]
 fn who_may_not_share_is_told_why() {
     let other = service("bb", |_| {});
-    let changes: [(&str, fn(&mut Value)); 6] = [
+    let changes: [(&str, Edit); 6] = [
         (IN_USE, |service| service["metadata"]["annotations"] = json!({})),
         (IN_USE, |service| {
             service["metadata"]["annotations"]["metallb.io/allow-shared-ip"] = json!("other");
@@ -63,13 +66,13 @@ fn who_may_not_share_is_told_why() {
             service["metadata"]["annotations"]["metallb.io/allow-shared-ip"] = json!(" ");
         }),
         (IN_USE, |service| {
-            service["metadata"]["namespace"] = json!("other")
+            service["metadata"]["namespace"] = json!("other");
         }),
         (PORT_IN_USE, |service| {
-            service["spec"]["ports"][0]["port"] = json!(2)
+            service["spec"]["ports"][0]["port"] = json!(2);
         }),
         (LOCAL_TRAFFIC, |service| {
-            service["spec"]["externalTrafficPolicy"] = json!("Local")
+            service["spec"]["externalTrafficPolicy"] = json!("Local");
         }),
     ];
     for (reason, change) in changes {
@@ -111,7 +114,7 @@ fn a_claim_is_what_is_shown_or_asked_for() {
     });
     assert!(claims(&shows, address));
     let neither = service("a", |service| {
-        service["spec"]["loadBalancerIP"] = json!("192.0.2.70")
+        service["spec"]["loadBalancerIP"] = json!("192.0.2.70");
     });
     assert!(!claims(&neither, address));
 }
