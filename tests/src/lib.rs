@@ -27,6 +27,7 @@
 pub mod bench;
 pub mod bgp_daemon;
 pub mod certs;
+pub mod chaos;
 pub mod chart;
 pub mod demo;
 pub mod eventually;

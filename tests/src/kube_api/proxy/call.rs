@@ -21,7 +21,7 @@ pub struct Call {
 
 impl Call {
     /// What this request asks.
-    pub(super) fn of(method: &Method, uri: &Uri) -> Self {
+    pub fn of(method: &Method, uri: &Uri) -> Self {
         let parts: Vec<&str> = uri.path().split('/').filter(|part| !part.is_empty()).collect();
         let mut call = match parts.as_slice() {
             ["api", _, rest @ ..] | ["apis", _, _, rest @ ..] if !rest.is_empty() => Self::about(rest),

@@ -136,7 +136,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    fn decide(&self, call: &Call, nth: u64) -> Option<Fault> {
+    /// What happens to the n-th call of one kind to one object.
+    pub fn decide(&self, call: &Call, nth: u64) -> Option<Fault> {
         let mut hasher = DefaultHasher::new();
         // Not the namespace: it has a name of its own in each run.
         (self.seed, call.verb, &call.resource, &call.name, nth).hash(&mut hasher);

@@ -1,0 +1,162 @@
+//! The processes: the gateway, twice, and the services, each as it is. A process can be killed, and what it was about to do is lost.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use groundplane_core::ClusterId;
+use groundplane_gateway::{Channels, Config, Lease, Lifecycle, Reclaim, ReclaimMode};
+use groundplane_proto::FILE_DESCRIPTOR_SET;
+use groundplane_proto::ipam::v1::ipam_service_server::IpamServiceServer;
+use groundplane_runtime::Context;
+use groundplane_runtime::grpc::{Channel, Listen, MemoryConnector, Server, Target, channel, memory};
+use prost::Message as _;
+use prost_types::FileDescriptorSet;
+use tokio::io::copy_bidirectional;
+use tonic::service::Routes;
+
+use super::pools::NoPools;
+use super::world::{CLUSTER, World};
+use super::{api, cloud};
+
+type Failure = Box<dyn std::error::Error>;
+
+/// What runs as a process of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Role {
+    /// ipam, eip, bgp and instances.
+    Services,
+    /// The gateway, or the other one.
+    Gateway(usize),
+}
+
+/// All of them.
+pub(crate) const ROLES: [Role; 3] = [Role::Services, Role::Gateway(0), Role::Gateway(1)];
+/// The services, as gateways call them.
+const CALLED: [&str; 4] = ["ipam", "eip", "bgp", "instances"];
+
+/// The contracts that are spoken here, methods alone: every process reads them, and thousands of processes start.
+static CONTRACTS: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let mut all = FileDescriptorSet::decode(FILE_DESCRIPTOR_SET).expect("our own contracts");
+    all.file.retain(|file| {
+        CALLED
+            .iter()
+            .any(|name| file.package() == format!("groundplane.{name}.v1"))
+    });
+    for file in &mut all.file {
+        file.message_type.clear();
+        file.source_code_info = None;
+    }
+    all.encode_to_vec()
+});
+
+/// Starts a process.
+pub(crate) async fn start(world: &World, role: Role) -> Result<(), Failure> {
+    let context = Context::with_clock(Arc::clone(&world.clock) as _);
+    let life = world.begin(role, context.tasks.token());
+    match role {
+        Role::Services => services(world, life, &context).await,
+        Role::Gateway(_) => gateway(world, life, &context),
+    }
+}
+
+async fn services(world: &World, life: usize, context: &Context) -> Result<(), Failure> {
+    let ipam = NoPools {
+        store: format!("store-{life}"),
+    };
+    let ipam = Routes::new(IpamServiceServer::new(ipam));
+    let instances = groundplane_instances::Config {
+        max_age: Duration::from_secs(30).into(),
+    };
+    let eip = groundplane_eip::Config {
+        max_age: Duration::from_secs(30).into(),
+    };
+    let bgp = groundplane_bgp::Config {
+        refresh: Duration::from_secs(60).into(),
+    };
+    let cloud = || cloud::cloud(world, life);
+    let eip = groundplane_eip::start(eip, cloud(), None, context).await?;
+    let bgp = groundplane_bgp::start(bgp, cloud(), context).await?;
+    let instances = groundplane_instances::start(instances, cloud(), context).await?;
+    let served = [ipam, eip, bgp, instances];
+    for (name, routes) in CALLED.into_iter().zip(served) {
+        let connector = serve(name, routes, context).await?;
+        world.serves(life, name, connector);
+    }
+    Ok(())
+}
+
+async fn serve(name: &'static str, routes: Routes, context: &Context) -> Result<MemoryConnector, Failure> {
+    let (listener, connector) = memory();
+    let server = Server::new(name, context)
+        .listen(Listen::Memory(listener))
+        .routes(routes);
+    server.reflection(false, &CONTRACTS).start().await?;
+    Ok(connector)
+}
+
+fn gateway(world: &World, life: usize, context: &Context) -> Result<(), Failure> {
+    let channels = Channels {
+        ipam: reach(world, life, "ipam", context)?,
+        eip: reach(world, life, "eip", context)?,
+        bgp: reach(world, life, "bgp", context)?,
+        instances: reach(world, life, "instances", context)?,
+    };
+    let config = Config {
+        cluster: Some(CLUSTER.parse::<ClusterId>()?),
+        pools: Some(false),
+        resync: Duration::from_secs(5).into(),
+        cloud_resync: Duration::from_secs(20).into(),
+        node_monitor_period: Duration::from_secs(1).into(),
+        lifecycle: Lifecycle {
+            max_delete_fraction: 1.0,
+            ..Lifecycle::default()
+        },
+        reclaim: Reclaim {
+            mode: ReclaimMode::On,
+            grace: Duration::from_secs(60).into(),
+            max_fraction: 1.0,
+        },
+        lease: Lease {
+            duration: Duration::from_secs(5).into(),
+            retry: Duration::from_millis(500).into(),
+            ..Lease::default()
+        },
+        ..Config::default()
+    };
+    let client = api::client(world, life);
+    groundplane_gateway::start_with(client, "system".to_owned(), config, channels, context)?;
+    Ok(())
+}
+
+/// A way to a service, whichever process serves it at the moment.
+fn reach(world: &World, life: usize, name: &'static str, context: &Context) -> Result<Channel, Failure> {
+    let (listener, connector) = memory();
+    let mut incoming = listener.take().ok_or("taken")?;
+    let (world, stopping) = (world.clone(), context.tasks.token());
+    let tasks = world.tasks.clone();
+    tasks.clone().spawn("way", async move {
+        while let Some(mut near) = incoming.recv().await {
+            let Some((serving, connector)) = world.served(name) else {
+                // Nobody is there: the connection is refused.
+                continue;
+            };
+            if world.is_dead(life) {
+                return;
+            }
+            let (stopping, gone) = (stopping.clone(), world.killed(serving));
+            tasks.spawn("bytes", async move {
+                let Ok(mut far) = connector.connect().await else {
+                    return;
+                };
+                tokio::select! {
+                    biased;
+                    () = stopping.cancelled() => {}
+                    () = gone.cancelled() => {}
+                    // A cut connection is what this is about.
+                    _ = copy_bidirectional(&mut near, &mut far) => {}
+                }
+            });
+        }
+    });
+    Ok(channel(&Target::Memory(connector), None)?.describe(&CONTRACTS)?)
+}
