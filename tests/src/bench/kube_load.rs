@@ -5,6 +5,7 @@
 //! has its address and its condition. On the one side groundplane does the rest; on the other a client that knows
 //! everything beforehand patches what was created, again with 64 in flight.
 
+mod pace;
 mod plain;
 mod watch;
 
@@ -54,20 +55,24 @@ struct Run {
 #[derive(Debug)]
 struct Size {
     count: usize,
-    cpu_micros: f64,
     audit: Audit,
 }
 
 /// Runs what the plan wants of these measures.
 pub(super) async fn run(plan: &Plan, report: &mut Report) -> Result<()> {
     let counts = plan.service_counts();
-    let others = plan.wants_any(&[PATCHES, CPU]);
+    let others = plan.wants(PATCHES);
+    if plan.wants(CPU)
+        && let [small, large, ..] = counts[..]
+    {
+        report.take(CPU, pace::run([small, large]).await.map(|row| vec![row]))?;
+    }
     let mut sizes = Vec::new();
     for (place, count) in counts.into_iter().enumerate() {
         let measure = format!("services_{count}");
         let wanted = plan.wants(&measure);
-        // What is counted of a single Service needs the two usual sizes.
-        if !(wanted || others && place < 2) {
+        // Patches are counted at the larger of the usual sizes.
+        if !(wanted || others && place == 1) {
             continue;
         }
         match size(count, wanted).await {
@@ -82,11 +87,6 @@ pub(super) async fn run(plan: &Plan, report: &mut Report) -> Result<()> {
         && let Some(largest) = sizes.last()
     {
         report.take(PATCHES, Ok(vec![patches(largest)]))?;
-    }
-    if plan.wants(CPU)
-        && let [small, large, ..] = &sizes[..]
-    {
-        report.take(CPU, Ok(vec![flat(small, large)]))?;
     }
     Ok(())
 }
@@ -139,18 +139,11 @@ async fn size(count: usize, compare: bool) -> Result<(Size, Option<Row>)> {
         }
         row = Some(compared);
     }
-    Ok((
-        Size {
-            count,
-            cpu_micros,
-            audit,
-        },
-        row,
-    ))
+    Ok((Size { count, audit }, row))
 }
 
-/// groundplane gives all Services their addresses.
-async fn with_groundplane(count: usize) -> Result<Run> {
+/// An API server, and groundplane that leads and has served a first Service.
+async fn ready() -> Result<(Cluster, Subject)> {
     let cluster = Cluster::start().await?;
     let subject = Subject::start("all", |folder| Ok(cluster.fixed(folder))).await?;
     subject.leads().await?;
@@ -161,7 +154,12 @@ async fn with_groundplane(count: usize) -> Result<Run> {
         .await?;
     cluster.corner.addresses_of("warm-up", 1).await?;
     settle_writes(&subject, Instant::now()).await?;
+    Ok((cluster, subject))
+}
 
+/// groundplane gives all Services their addresses.
+async fn with_groundplane(count: usize) -> Result<Run> {
+    let (cluster, subject) = ready().await?;
     let namespace = cluster.corner.another_namespace("load").await?;
     let (mark, cpu) = (cluster.api.mark().await?, subject.process.child()?.cpu_time()?);
     let (begun, settled) = settle(cluster.corner.client(), &namespace, count).await?;
@@ -275,17 +273,4 @@ fn patches(size: &Size) -> Row {
         .with("events_per_service", each(events))
         .with("other_writes", others)
         .and(events <= size.count && others == 0)
-}
-
-/// CPU a Service in the large size over that in the small one.
-fn flat(small: &Size, large: &Size) -> Row {
-    let (ours, reference) = (large.cpu_micros, small.cpu_micros);
-    Row::relative(
-        CPU,
-        (ours, reference),
-        "us",
-        ours / reference,
-        Target::AtMost(1.2),
-    )
-    .with("services", vec![small.count, large.count])
 }
