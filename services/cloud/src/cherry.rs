@@ -21,11 +21,13 @@ use std::sync::Arc;
 use groundplane_core::{DriverName, ProviderId};
 use http::{HeaderName, Method};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::config::CherryConfig;
 use crate::http::{Call, ErrorBodies, Http, HttpMetrics, HttpOptions};
 use crate::{
-    AddressBackend, Cloud, CloudError, CloudErrorKind, ConfiguredEndpoint, ConnectError, EndpointSelector,
+    AddressBackend, BgpProject, Cloud, CloudError, CloudErrorKind, ConfiguredEndpoint, ConnectError,
+    EndpointSelector,
 };
 use groundplane_runtime::Context;
 
@@ -42,6 +44,8 @@ pub(crate) struct Cherry {
     config: CherryConfig,
     /// The floating IP that was looked for last: an address never gets another id while it is there, and a move need not look again.
     known: Mutex<Option<FloatingIp>>,
+    /// BGP of the project, and when it was read. Held across that read, which makes it one.
+    recent: tokio::sync::Mutex<Option<(Instant, BgpProject)>>,
 }
 
 /// What a floating IP is called.
@@ -108,6 +112,7 @@ impl Cherry {
             http,
             config: config.clone(),
             known: Mutex::new(None),
+            recent: tokio::sync::Mutex::new(None),
         })
     }
 

@@ -8,6 +8,7 @@ mod addresses;
 mod bgp;
 mod endpoint;
 mod machines;
+mod networks;
 mod pages;
 #[cfg(test)]
 mod tests;
@@ -42,6 +43,7 @@ const PASSWORD_FIELD: &str = "equinix.bgp.passwordFile";
 pub(crate) struct Equinix {
     http: Http,
     config: EquinixConfig,
+    networks: networks::Networks,
 }
 
 impl fmt::Debug for Equinix {
@@ -103,6 +105,7 @@ impl Equinix {
         Ok(Self {
             http,
             config: config.clone(),
+            networks: networks::Networks::default(),
         })
     }
 

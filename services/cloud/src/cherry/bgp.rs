@@ -4,11 +4,13 @@
 //! family.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use groundplane_core::{Family, ProviderId};
 use http::Method;
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::{Cherry, need_server, provider_id, wire};
 use crate::error::not_absence;
@@ -17,6 +19,8 @@ use crate::{BgpFabric, BgpProject, CloudError, CloudErrorKind, NeighborQuery, Ne
 
 const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 const ENABLE: &str = "enable BGP";
+/// How long the project's BGP is good for the neighbours of machines. Whether it is on is asked elsewhere, too.
+const RECENT: Duration = Duration::from_secs(60);
 
 #[async_trait]
 impl BgpFabric for Cherry {
@@ -86,7 +90,7 @@ impl BgpFabric for Cherry {
     async fn neighbors(&self, query: &NeighborQuery) -> Result<Neighbors, CloudError> {
         let operation = "read BGP neighbors";
         let number = need_server(&query.machine, operation)?;
-        let (server, own) = futures::future::try_join(self.server(number), self.project()).await?;
+        let (server, own) = futures::future::try_join(self.server(number), self.own_bgp()).await?;
         // Routers speak to nobody whose switches are off.
         let Some(own) = own.filter(|_| server.bgp.enabled) else {
             return Ok(Neighbors::default());
@@ -115,6 +119,19 @@ impl Cherry {
     fn project_call(&self, operation: &str, method: Method) -> Call {
         let path = format!("/projects/{}", self.config.project_id);
         Call::new(operation, method, "/projects/{pid}", path)
+    }
+
+    /// BGP of the project, as read in the last minute: machines that join together ask for it together.
+    async fn own_bgp(&self) -> Result<Option<BgpProject>, CloudError> {
+        let mut recent = self.recent.lock().await;
+        if let Some((read, own)) = &*recent
+            && read.elapsed() < RECENT
+        {
+            return Ok(Some(own.clone()));
+        }
+        let own = self.project().await?;
+        *recent = own.clone().map(|own| (Instant::now(), own));
+        Ok(own)
     }
 
     async fn read_project(&self) -> Result<wire::Project, CloudError> {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::config::CherryBgp;
 use crate::testing::{bgp_fabric_contract, elastic_ips_contract, machine_source_contract};
-use crate::{NewReservation, Placement};
+use crate::{BgpFabric as _, NeighborQuery, NewReservation, Placement};
 
 const ABSENT: &str = "cherryservers://999999999";
 
@@ -115,4 +115,31 @@ async fn the_driver_keeps_the_contracts() {
     machine_source_contract(&bench.driver, 3, &absent).await;
     elastic_ips_contract(&bench.driver).await;
     bgp_fabric_contract(&bench.driver, &machines[0], &absent).await;
+}
+
+/// E90: machines that join together ask once how BGP of the project is.
+#[tokio::test]
+async fn neighbors_of_many_machines_read_the_project_once() {
+    let bench = Bench::new().await;
+    bench.driver.enable().await.unwrap();
+    let machines = bench.add_machines(3);
+    let mark = bench.project().journal().mark();
+    for machine in &machines {
+        bench.driver.create_session(machine, Family::V4).await.unwrap();
+    }
+    let asked = machines.iter().map(|machine| {
+        let query = NeighborQuery {
+            machine: machine.clone(),
+            node: String::new(),
+            labels: std::collections::BTreeMap::new(),
+            addresses: Vec::new(),
+        };
+        let driver = &bench.driver;
+        async move { driver.neighbors(&query).await.unwrap() }
+    });
+    for neighbors in futures::future::join_all(asked).await {
+        assert_eq!(neighbors.peers.len(), 2, "{neighbors:?}");
+    }
+    let reads = bench.project().journal().calls(mark, "GET", "/projects/{pid}");
+    assert_eq!(reads.len(), 1);
 }

@@ -1,9 +1,7 @@
 //! BGP: the project's configuration, sessions, neighbours.
 
-use std::net::IpAddr;
-
 use async_trait::async_trait;
-use groundplane_core::{Family, Prefix, ProviderId};
+use groundplane_core::{Family, ProviderId};
 use http::Method;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::json;
@@ -111,16 +109,9 @@ impl BgpFabric for Equinix {
             "/devices/{id}/bgp/neighbors",
             format!("/devices/{device}/bgp/neighbors"),
         );
-        let machine = Call::new(
-            format!("read machine {device}"),
-            Method::GET,
-            "/devices/{id}",
-            format!("/devices/{device}"),
-        )
-        .query("include", "ip_addresses.parent_block,parent_block");
-        let (neighbors, machine) = futures::future::try_join(
+        let (neighbors, network) = futures::future::try_join(
             self.http.read::<wire::Neighbors>(&neighbors),
-            self.http.read::<wire::Device>(&machine),
+            self.network_of(&device),
         )
         .await?;
         let mut peers: Vec<Peer> = neighbors.bgp_neighbors.into_iter().flat_map(peers_of).collect();
@@ -128,8 +119,8 @@ impl BgpFabric for Equinix {
         peers.dedup_by_key(|peer| peer.address);
         Ok(Neighbors {
             peers,
-            private_network: own_private(&machine).and_then(private_network),
-            gateway: own_private(&machine).and_then(|own| own.gateway),
+            private_network: network.block,
+            gateway: network.gateway,
         })
     }
 }
@@ -208,21 +199,4 @@ fn peers_of(row: wire::Neighbor) -> impl Iterator<Item = Peer> {
         multihop: row.multihop,
         port: None,
     })
-}
-
-/// The first private IPv4 management address.
-fn own_private(device: &wire::Device) -> Option<&wire::DeviceAddress> {
-    let mut own = device
-        .ip_addresses
-        .iter()
-        .filter(|row| row.management && !row.public);
-    own.find(|row| matches!(row.address, Some(IpAddr::V4(_))))
-}
-
-/// The block that the address is in.
-fn private_network(own: &wire::DeviceAddress) -> Option<String> {
-    let block = &own.parent_block;
-    Prefix::new(block.network?, block.cidr?)
-        .ok()
-        .map(|prefix| prefix.to_string())
 }

@@ -26,16 +26,16 @@ use crate::{
 const ABSENT: &str = "equinixmetal://00000000-0000-4000-8000-000000000000";
 
 /// A project, and a driver that was given its token.
-struct Bench {
-    driver: Equinix,
-    project: Project,
+pub(super) struct Bench {
+    pub(super) driver: Equinix,
+    pub(super) project: Project,
     context: Context,
     files: tempfile::TempDir,
     sandbox: Sandbox,
 }
 
 impl Bench {
-    async fn new() -> Self {
+    pub(super) async fn new() -> Self {
         Self::with(ProjectOptions::default(), |_| {}).await
     }
 
@@ -92,7 +92,7 @@ fn wanted(family: Family, tags: Vec<String>) -> NewReservation {
     }
 }
 
-fn rule(method: &str, route: &str, action: Action) -> FaultRule {
+pub(super) fn rule(method: &str, route: &str, action: Action) -> FaultRule {
     FaultRule::on(method, route, action)
 }
 
