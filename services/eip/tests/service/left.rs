@@ -302,6 +302,24 @@ async fn a_deletion_that_fails_is_taken_up_again() {
     assert_eq!((then.len(), tags(&world).len()), (2, 0));
 }
 
+/// A deletion whose answer is lost may have had its effect: its owner, back meanwhile, is not given from memory what is not there any
+/// more.
+#[tokio::test]
+async fn what_may_be_deleted_is_not_given_from_memory() {
+    let world = World::new().await;
+    let eip = world.process().await;
+    let before = eip.address("nginx").await.unwrap().origin;
+    world
+        .project
+        .fault(FaultRule::on(DELETE.0, DELETE.1, Action::DropAfter));
+    let error = eip.release(owner(CLUSTER, "nginx")).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unavailable);
+    world.project.clear_faults();
+    let after = eip.address("nginx").await.unwrap().origin;
+    assert_ne!(after, before);
+    assert_eq!(tags(&world), [format!("{USAGE} {NGINX} cluster=cluster-a")]);
+}
+
 /// E51: the API endpoint is nobody's orphan, whatever tags it has.
 #[tokio::test]
 async fn the_api_endpoint_is_never_reclaimed() {

@@ -130,10 +130,14 @@ impl CloudEips {
     }
 
     pub(super) async fn delete(&self, reservation: &Reservation, effect: Effect) -> Result<(), EipError> {
+        // From here on it may go, whatever the answer will be, and though nobody waits for that any more: who asks meanwhile is given what
+        // a list says that begins then, and never this from memory.
+        self.0.inventory.remove(&reservation.id);
         let deleted = self.0.cloud.delete(&reservation.id).await;
         self.0.metrics.wrote(effect, deleted.is_ok());
         deleted?;
         info!(reservation = reservation.id, prefix = ?reservation.prefix, ?effect, "reservation deleted");
+        // A list that began meanwhile may have seen it.
         self.0.inventory.remove(&reservation.id);
         Ok(())
     }
