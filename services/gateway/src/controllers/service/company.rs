@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use groundplane_core::Family;
 use groundplane_proto::eip::v1::{AuditAddressesRequest, Heir, Population, Standing};
+use groundplane_runtime::grpc::RpcError;
 use tracing::info;
 
 use super::{ServiceController, Stop, patch};
@@ -65,7 +66,7 @@ impl ServiceController {
         let mut others = self.gateway.cluster.services.index.all();
         // Who has it already comes before who would like to, and all replicas choose alike.
         let uses = |other: &ServiceObject| left.iter().any(|address| self.holds(other, *address));
-        others.sort_by_key(|other| (!uses(other), other.key.clone()));
+        others.sort_by_cached_key(|other| (!uses(other), other.key.clone()));
         for other in others {
             let inherits = |address: &&IpAddr| {
                 let is_related = service.as_ref().is_some_and(|one| sharing::related(one, &other));
@@ -91,13 +92,51 @@ impl ServiceController {
         Ok(heirs)
     }
 
-    /// What the Service of this name has, by its status or by what is remembered.
-    pub(super) fn leaves(&self, key: &Key) -> Vec<IpAddr> {
+    /// What the Service of this name has: by its status, by what is remembered, and, where somebody could share it, by the cloud's tags.
+    /// Statuses are emptied by others: the API server does so for what is no load balancer any more, MetalLB for what asks it for nothing.
+    /// And a process that has just begun to lead remembers nothing.
+    pub(super) async fn leaves(&self, key: &Key) -> Result<Vec<IpAddr>, Stop> {
+        let services = &self.gateway.cluster.services;
         let mut left: BTreeSet<IpAddr> = self.gateway.held.addresses(key).into_iter().collect();
-        if let Some(service) = self.gateway.cluster.services.get(key) {
+        if let Some(service) = services.get(key) {
             left.extend(addresses(&service));
         }
-        left.into_iter().collect()
+        let could_share = |other: &ServiceObject| {
+            other.key != *key
+                && other.key.namespace == key.namespace
+                && self.scope.has(other)
+                && sharing::could_share(other)
+        };
+        if services.index.all().iter().any(|other| could_share(other)) {
+            let tagged = self.tagged(key).await.map_err(|error| Stop::Outage {
+                refusal: Refusal::from_error(&error),
+                tell: false,
+                at_least: error.retry_after.unwrap_or_default(),
+            })?;
+            left.extend(tagged);
+        }
+        Ok(left.into_iter().collect())
+    }
+
+    /// The addresses that carry the tags of the Service of this name, as the cloud was last read.
+    async fn tagged(&self, key: &Key) -> Result<Vec<IpAddr>, RpcError> {
+        let cluster = self.gateway.cluster.identity.known().await;
+        let request = AuditAddressesRequest {
+            population: Some(Population {
+                cluster: cluster.to_string(),
+                owners: vec![messages::owner(&cluster, key)],
+                in_use: Vec::new(),
+            }),
+            fresh: false,
+        };
+        let audited = self.gateway.services.eip.audit_addresses(request).await?;
+        let held = audited
+            .addresses
+            .iter()
+            .filter(|one| one.standing() == Standing::Held);
+        Ok(held
+            .filter_map(|one| one.address.as_ref()?.prefix.split('/').next()?.parse().ok())
+            .collect())
     }
 
     /// Is there room for one more address that BGP announces? What is announced already, by it or by others, needs none.
@@ -144,23 +183,8 @@ impl ServiceController {
         if service.deleting || self.scope.pin || requests.is_empty() {
             return Ok(service);
         }
-        let cluster = self.gateway.cluster.identity.known().await;
-        let request = AuditAddressesRequest {
-            population: Some(Population {
-                cluster: cluster.to_string(),
-                owners: vec![messages::owner(&cluster, &service.key)],
-                in_use: Vec::new(),
-            }),
-            fresh: false,
-        };
-        let audited = self.gateway.services.eip.audit_addresses(request).await;
-        let audited = audited.map_err(|error| Stop::from_rpc(&error))?;
-        let ours: Vec<IpAddr> = audited
-            .addresses
-            .iter()
-            .filter(|one| one.standing() == Standing::Held)
-            .filter_map(|one| one.address.as_ref()?.prefix.split('/').next()?.parse().ok())
-            .collect();
+        let ours = self.tagged(&service.key).await;
+        let ours = ours.map_err(|error| Stop::from_rpc(&error))?;
         let mut changes = Changes::default();
         for (field, asked) in requests {
             if !asked.is_empty() && asked.iter().all(|address| ours.contains(address)) {

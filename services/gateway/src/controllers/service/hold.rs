@@ -201,7 +201,7 @@ impl ServiceController {
         let left = if self.scope.pin {
             Vec::new()
         } else {
-            self.leaves(key)
+            self.leaves(key).await?
         };
         let _alone = self.gateway.rooms.enter(&left).await;
         let request = ReleaseAddressRequest {

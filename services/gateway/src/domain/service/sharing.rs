@@ -70,6 +70,11 @@ pub(crate) fn company<'a>(
     Ok(sharers)
 }
 
+/// Could it have an address that another Service holds? Only who names an address has one, or who had one when it did.
+pub(crate) fn could_share(service: &ServiceObject) -> bool {
+    key(service).is_some() || wish::asked(service).next().is_some()
+}
+
 /// May both have shares of it one day? Then what one leaves is the other's.
 pub(crate) fn related(one: &ServiceObject, other: &ServiceObject) -> bool {
     one.key.namespace == other.key.namespace && key(one).is_some() && key(one) == key(other)

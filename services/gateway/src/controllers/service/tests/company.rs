@@ -133,6 +133,24 @@ async fn what_two_share_goes_with_the_last() {
     assert_eq!(two.setup.world.eip.held("default/api"), [""; 0]);
 }
 
+/// The API server empties the status of what is no load balancer any more, and who has just begun to lead remembers nothing: who shares
+/// the address has it all the same.
+#[tokio::test]
+async fn an_emptied_status_disinherits_nobody() {
+    let two = Two::new(service("web", 80, false, "k"), service("api", 443, true, "k"));
+    two.first().await;
+    two.second().await;
+    two.setup.world.eip.reserve("r", "default/web", SHARED);
+    two.setup.world.gateway.held.forget(&two.setup.key);
+    two.setup.change(|service| {
+        service["spec"]["type"] = json!("ClusterIP");
+        service["status"]["loadBalancer"] = json!({});
+    });
+    assert_eq!(two.first().await, Outcome::Done);
+    assert_eq!(two.setup.world.eip.held("default/web"), [""; 0]);
+    assert_eq!(two.setup.world.eip.held("default/api"), ["192.0.2.7/32"]);
+}
+
 /// An heir that the API server does not know any more inherits nothing: it would be nobody's.
 #[tokio::test]
 async fn who_is_gone_inherits_nothing() {
