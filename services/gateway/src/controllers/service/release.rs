@@ -69,6 +69,7 @@ impl ServiceController {
             .filter(|known| known.verified.is_some())
         else {
             self.gateway.held.forget(key);
+            self.gateway.prefixes.leave(key);
             return Outcome::Done;
         };
         let gone = async {
@@ -99,6 +100,7 @@ impl ServiceController {
             }
         }
         self.gateway.held.forget(&service.key);
+        self.gateway.prefixes.leave(&service.key);
         Outcome::Done
     }
 }

@@ -334,3 +334,21 @@ async fn the_opt_out_of_another_cloud_means_nothing() {
     assert_eq!(setup.reconcile().await, Outcome::Done);
     assert_eq!(setup.ingress()[0]["ip"], SHARED);
 }
+
+/// E52: a place that was taken for an address which never came is free again when its Service is gone, though nobody released it.
+#[tokio::test]
+async fn a_place_goes_with_its_service() {
+    let two = Two::limited(service("web", 80, false, ""), service("api", 443, false, ""));
+    let world = &two.setup.world;
+    world.eip.fail(rpc_error(ErrorKind::Unavailable, "CLOUD"));
+    assert!(matches!(two.first().await, Outcome::After(_)));
+    assert_eq!(two.second().await, Outcome::Parked(WAITS_FOR_SERVICE));
+    // Its finalizer was taken by force.
+    let services = &world.gateway.cluster.services;
+    let gone = services.get(&two.setup.key).unwrap();
+    services.index.delete(&gone);
+    world.api.remove(PATH);
+    assert_eq!(two.first().await, Outcome::Done);
+    assert_eq!(two.second().await, Outcome::Done);
+    assert_eq!(two.says("api").1, "Assigned");
+}
