@@ -174,7 +174,9 @@ impl Reclaimer {
             .set(i64::try_from(ids.len()).unwrap_or(i64::MAX));
         let now = Instant::now();
         let due = self.ledger.see(&ids, now, self.gateway.config.reclaim.grace.0);
-        let known = found.iter().filter_map(|one| Some(id(one)?.0));
+        // What an older controller left may be another cluster's: none of those of which a share goes.
+        let ours = found.iter().filter(|one| one.standing() != Standing::Former);
+        let known = ours.filter_map(|one| Some(id(one)?.0));
         let verdict = self.brake.judge(due.iter().map(String::as_str), known, now);
         if !verdict.allowed {
             self.stopped(verdict.gone, verdict.all).await;
@@ -308,7 +310,7 @@ fn orphans(found: &[AuditedAddress]) -> impl Iterator<Item = (&str, &str)> {
 
 /// What the cluster has: every Service that is, or was, a load balancer, whoever serves it; every address that any Service shows or asks
 /// for.
-fn population(cluster: &ClusterId, services: &[Arc<ServiceObject>]) -> Population {
+pub(crate) fn population(cluster: &ClusterId, services: &[Arc<ServiceObject>]) -> Population {
     let holds = |service: &&Arc<ServiceObject>| {
         service.kind == ServiceType::LoadBalancer || has_finalizer(service) || service.condition.is_some()
     };

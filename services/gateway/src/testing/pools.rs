@@ -74,6 +74,11 @@ impl FakeEip {
         self.0.lock().reservations.insert(id.to_owned(), reservation);
     }
 
+    /// The cloud has this, with the tags of an older controller, which name no cluster.
+    pub(crate) fn bequeath(&self, id: &str, address: &str) {
+        self.reserve(id, "", address);
+    }
+
     /// The ids of what the cloud has.
     pub(crate) fn reserved(&self) -> Vec<String> {
         self.0.lock().reservations.keys().cloned().collect()
@@ -105,7 +110,9 @@ impl Held {
         let population = population.cloned().unwrap_or_default();
         let owners: Vec<String> = population.owners.iter().map(|owner| name(Some(owner))).collect();
         let standing = |owner: &String, held: &String| {
-            if owners.contains(owner) {
+            if owner.is_empty() {
+                eip::v1::Standing::Former
+            } else if owners.contains(owner) {
                 eip::v1::Standing::Held
             } else if population.in_use.iter().any(|used| prefix(used) == *held) {
                 eip::v1::Standing::Spared
