@@ -96,7 +96,7 @@ impl ConfigPlan {
 
 fn write(document: &Document, world: &World, settings: &Settings) -> Result<ConfigPlan, DocumentError> {
     let pools = pools(document.list(POOLS)?, world);
-    let active = !world.services.is_empty() || pools.left > 0;
+    let active = world.awaited || !world.services.is_empty() || pools.left > 0;
     let peers = peers(document.list(PEERS)?, world, settings, active);
     let changes = !(pools.edit.append.is_empty() && peers.append.is_empty());
     // In the form of the old controller's first write.
@@ -276,10 +276,13 @@ fn peers(present: &[Value], world: &World, settings: &Settings, active: bool) ->
         if !active || !settings.writes_peers() {
             return world.complete && !active;
         }
-        hosts(peer).iter().all(|host| {
-            let node = world.nodes.values().find(|node| node.hostname == *host);
-            node.map_or(world.complete, |node| matches!(node.peers, Peers::Exactly(_)))
-        })
+        let hosts = hosts(peer);
+        // One that selects nodes otherwise was changed by hand.
+        !hosts.is_empty()
+            && hosts.iter().all(|host| {
+                let node = world.nodes.values().find(|node| node.hostname == *host);
+                node.map_or(world.complete, |node| matches!(node.peers, Peers::Exactly(_)))
+            })
     };
     for (at, peer) in present.iter().enumerate() {
         if is_marked(peer) && !used.contains(&at) && over(peer) {

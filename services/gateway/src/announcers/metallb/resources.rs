@@ -176,7 +176,7 @@ pub(crate) struct Plan {
 pub(crate) fn plan(world: &World, present: &Present, settings: &Settings) -> Plan {
     let pools = pools::plan(world, &present.pools);
     // While a pool of ours is left, somebody may still be announced by it.
-    let active = !world.services.is_empty() || !pools.ours.is_empty();
+    let active = world.awaited || !world.services.is_empty() || !pools.ours.is_empty();
     let peers = peers::plan(world, present, settings, active);
     let adverts = advertisement::plan(world, present, settings, active);
     let changes = [

@@ -18,6 +18,9 @@ pub(crate) struct World {
     pub(crate) leaving: BTreeMap<IpAddr, BTreeSet<Key>>,
     /// The nodes, by name.
     pub(crate) nodes: BTreeMap<String, Node>,
+    /// Does a Service that has addresses still have to say by which it is to be announced? So it is when a process has just begun to lead:
+    /// what announces stays until then.
+    pub(crate) awaited: bool,
     /// Are these all Services and all nodes? If not, nothing is removed because it is not among them.
     pub(crate) complete: bool,
 }

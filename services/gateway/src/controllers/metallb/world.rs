@@ -8,7 +8,7 @@ use crate::announcers::Record;
 use crate::announcers::metallb::HOSTNAME;
 use crate::announcers::metallb::world::{Node, Peers, World};
 use crate::cluster::objects::{NodeObject, ServiceObject, ServiceType};
-use crate::domain::service::addresses;
+use crate::domain::service::{addresses, condition};
 use crate::selector::Selector;
 
 impl MetallbController {
@@ -29,6 +29,8 @@ impl MetallbController {
         };
         for service in services.all() {
             let wish = wishes.services.get(&service.key);
+            // Where the user's own pools cover its address, nothing of ours but peers and advertisement says that it is announced.
+            world.awaited |= wish.is_none() && has_addresses(&service);
             let leaves = wish.is_some_and(BTreeSet::is_empty);
             for address in named(&service) {
                 let there = if leaves {
@@ -73,6 +75,11 @@ fn plain(node: &NodeObject, peers: Peers) -> Node {
         labels,
         peers,
     }
+}
+
+/// Is it a load balancer to which we gave addresses?
+fn has_addresses(service: &ServiceObject) -> bool {
+    service.kind == ServiceType::LoadBalancer && condition::is_ours(service)
 }
 
 /// The addresses that a Service names: in its status, in its specification, or in our record of what it was told.

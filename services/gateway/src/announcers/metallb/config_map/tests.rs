@@ -195,6 +195,38 @@ fn what_is_not_known_removes_nothing() {
     }
 }
 
+/// After a restart, where the user's own pool covers every address: the peers stay until the Services have said what they want.
+#[test]
+fn a_restart_ends_no_session_where_the_users_pools_cover_all() {
+    let users =
+        "address-pools:\n- name: wan\n  protocol: bgp\n  auto-assign: false\n  addresses: [145.40.1.0/24]\n";
+    let one = settle(users, &golden_world());
+    assert!(one.contains("peer-address: 169.254.255.1"), "{one}");
+    let restarted = World {
+        services: BTreeMap::new(),
+        nodes: [node("n1", Peers::Unknown)].into(),
+        awaited: true,
+        ..golden_world()
+    };
+    assert_eq!(settle(&one, &restarted), one);
+    let over = World {
+        awaited: false,
+        ..restarted
+    };
+    assert!(!settle(&one, &over).contains("peer-address"));
+}
+
+/// A marked peer that selects no node by its name is one that the user has changed: not ours to remove.
+#[test]
+fn a_marked_peer_of_no_node_stays() {
+    let one = settle("", &golden_world()).replace("kubernetes.io/hostname: n1", "rack: a");
+    let next = settle(&one, &golden_world());
+    assert!(
+        next.contains("rack: a") && next.contains("kubernetes.io/hostname: n1"),
+        "{next}"
+    );
+}
+
 /// E66: Services that share an address share a pool, called by all of them; the address stays as long as one has it.
 #[test]
 fn services_that_share_an_address_share_a_pool() {

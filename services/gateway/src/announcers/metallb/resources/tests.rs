@@ -323,6 +323,35 @@ fn what_is_not_known_removes_nothing() {
     assert_eq!(format!("{changes:?}"), "[delete Peer a-0]");
 }
 
+/// Where the user's own pool covers every address, none of ours says after a restart that somebody is announced: peers and advertisement
+/// stay until the Services have said what they want.
+#[test]
+fn a_restart_ends_no_session_where_the_users_pools_cover_all() {
+    let mut full = world(&[("web", &["203.0.113.7"])]);
+    full.nodes = [node("a", Peers::Exactly(vec![peer("169.254.255.1", "10.0.0.1")]))].into();
+    let mut present = nothing();
+    let users = json!({ "addresses": ["203.0.113.0/24"], "autoAssign": false });
+    present.pools.push(object("wan", &[], users));
+    settle(&full, &mut present, &settings());
+    assert_eq!((present.pools.len(), present.peers.len()), (1, 1));
+    let restarted = World {
+        services: BTreeMap::new(),
+        mentioned: [(ip("203.0.113.7"), [Key::namespaced("default", "web")].into())].into(),
+        nodes: [node("a", Peers::Unknown)].into(),
+        awaited: true,
+        ..full
+    };
+    assert_eq!(plan(&restarted, &present, &settings()).changes, []);
+    let over = World {
+        awaited: false,
+        ..restarted
+    };
+    assert_eq!(
+        settle(&over, &mut present, &settings()),
+        ["delete BgpAdvertisement groundplane", "delete Peer a-0"]
+    );
+}
+
 /// E61: the last Service takes everything with it, the pool first and the peers last.
 #[test]
 fn the_last_service_takes_everything_with_it() {
