@@ -1,6 +1,6 @@
 # What people and machines run here. Each target says first, in one line, what this machine lacks.
 .DEFAULT_GOAL := help
-.PHONY: help test demo bench check image
+.PHONY: help test demo bench chaos check image
 
 help: ## what there is
 	@echo "groundplane: the network control plane for Kubernetes on bare metal"
@@ -19,6 +19,9 @@ demo: ## a story on a real API server, first with own addresses, then on the san
 
 bench: ## measures against the ceiling of this machine (ONLY=measure, SIZE=full)
 	@ONLY="$(ONLY)" SIZE="$(SIZE)" scripts/program.sh bench
+
+chaos: ## random faults by seeds, in simulated time and for real (SEED=0, RUNS=200, ONLY=simulation|real)
+	@SEED="$(SEED)" RUNS="$(RUNS)" ONLY="$(ONLY)" scripts/chaos.sh
 
 image: ## the container image, groundplane:dev
 	docker build -t groundplane:dev .

@@ -46,9 +46,9 @@ use world::{FAULTS, World};
 /// Until all is well again, once faults have ended: the longest pause of a backoff is a part of it.
 const CALM: Duration = Duration::from_secs(900);
 /// What was begun may end.
-const SETTLE: Duration = Duration::from_secs(120);
+const SETTLE: Duration = Duration::from_secs(75);
 /// Then nothing is written for as long.
-const QUIET: Duration = Duration::from_secs(120);
+const QUIET: Duration = Duration::from_secs(45);
 /// How many runs are enough for every day.
 const SEEDS: u64 = 200;
 /// Threads.
@@ -123,6 +123,9 @@ async fn run(plan: Plan) -> Result<Ran, String> {
     if let Some(unwell) = world.unwell() {
         world.broken(format_args!("it was well, and is no more: {unwell}"));
     }
+    for _ in 0..world.left_behind() {
+        world.count("left for a reclaim");
+    }
     world.verdict()?;
     Ok(Ran {
         log: world.log(),
@@ -175,14 +178,21 @@ fn run_all(first: u64, seeds: u64) -> Vec<Ran> {
 fn whatever_fails_everybody_has_what_is_theirs() {
     if let Some(seed) = env("GROUNDPLANE_SEED") {
         // With GROUNDPLANE_LOG, what the processes say of themselves, too.
-        let log = std::env::var("GROUNDPLANE_LOG").unwrap_or_else(|_| "off".to_owned());
-        let telemetry = TelemetryArgs {
-            log,
-            ..TelemetryArgs::default()
-        };
-        let _telemetry = Telemetry::init("chaos", &telemetry).expect("a filter");
-        let ran = alone(seed).unwrap_or_else(|failure| panic!("{failure}"));
-        println!("{}\n{}\n{:?}", Plan::new(seed), ran.log.join("\n"), ran.tally);
+        let telemetry = std::env::var("GROUNDPLANE_LOG").ok().map(|log| {
+            let telemetry = TelemetryArgs {
+                log,
+                ..TelemetryArgs::default()
+            };
+            Telemetry::init("chaos", &telemetry).expect("a filter")
+        });
+        match alone(seed) {
+            Ok(ran) => println!("{}\n{}\n{:?}", Plan::new(seed), ran.log.join("\n"), ran.tally),
+            Err(failure) => {
+                println!("{failure}");
+                panic!("seed {seed} breaks a rule");
+            }
+        }
+        drop(telemetry);
         return;
     }
     let (first, seeds) = (

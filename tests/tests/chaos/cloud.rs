@@ -16,7 +16,7 @@ use tokio::time::sleep;
 use super::world::World;
 
 /// A call whose effect comes later than anybody waits for it does so after this long.
-const LATE: Duration = Duration::from_secs(40);
+const LATE: Duration = Duration::from_secs(15);
 
 /// No driver waits longer for an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -102,6 +102,9 @@ impl Gate {
             }
             Some(CloudFault::Late) => {
                 let late = world.clone();
+                if let Some((_, name)) = object.rsplit_once('/') {
+                    world.state().left.insert(name.to_owned());
+                }
                 world.tasks.spawn("late", async move {
                     sleep(LATE).await;
                     late.note(format_args!("cloud: {what} takes effect late"));

@@ -96,6 +96,7 @@ impl World {
         if held {
             let mut state = self.state();
             state.wanted.remove(&number);
+            state.left.insert(name.clone());
             drop(state);
             self.objects().edit("services", NAMESPACE, &name, |service| {
                 service["metadata"]["finalizers"] = json!([]);
@@ -134,10 +135,26 @@ impl World {
             self.act(Action::Power(number, true));
             self.act(Action::Ready(number, true));
         }
+        self.tidy();
         let mut state = self.state();
         state.kill_at = None;
         for life in &mut state.lives {
             life.deaf_until = None;
+        }
+    }
+
+    /// Somebody takes away nodes that were never initialised, and whose machine went: nobody else knows that they were ours.
+    fn tidy(&self) {
+        for number in 0..self.plan.machines {
+            let name = node_name(number);
+            if self.state().machines.contains_key(&number) {
+                continue;
+            }
+            self.objects().edit("nodes", "", &name, |node| {
+                if node["spec"]["providerID"].is_null() {
+                    node["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+                }
+            });
         }
     }
 

@@ -194,8 +194,6 @@ impl World {
             let node = self.objects().get("nodes", "", &name).cloned();
             let (node, alive) = match (node, machines.get(&number)) {
                 (None, None) => continue,
-                // Of a node that was never initialised nobody knows that it was ours.
-                (Some(node), None) if node["spec"]["providerID"].is_null() => continue,
                 (Some(_), None) => return Some(format!("{name} is there, and its machine is not")),
                 (None, Some(_)) => return Some(format!("{name} is not there, and its machine is")),
                 (Some(node), Some(alive)) => (node, alive),
@@ -219,9 +217,15 @@ impl World {
         None
     }
 
-    /// Reservations that no Service explains. Those that were left by force, or came late, a reclaim collects.
+    /// Reservations that no Service explains. Those that were left by force, or came late, only a reclaim collects.
     fn orphans(&self) -> Vec<String> {
-        let wanted = self.state().wanted.clone();
+        let (wanted, mut left) = {
+            let state = self.state();
+            (state.wanted.clone(), state.left.clone())
+        };
+        if self.reclaims() {
+            left.clear();
+        }
         let balanced = |number: usize| wanted.get(&number).is_some_and(|wanted| wanted.balanced);
         let mut explained = 0;
         let mut orphans = Vec::new();
@@ -229,7 +233,7 @@ impl World {
             let name = service_name(number);
             let held = self.reservations_of(&name);
             explained += held.len();
-            if !balanced(number) && !held.is_empty() {
+            if !balanced(number) && !held.is_empty() && !left.contains(&name) {
                 orphans.push(format!(
                     "{name} wants no address, and holds {} of them",
                     held.len()
@@ -241,5 +245,19 @@ impl World {
             orphans.push(format!("{} reservations are nobody's", all - explained));
         }
         orphans
+    }
+
+    /// How many reservations are left that only a reclaim can collect.
+    pub(crate) fn left_behind(&self) -> usize {
+        let (wanted, left) = {
+            let state = self.state();
+            (state.wanted.clone(), state.left.clone())
+        };
+        let has = |name: &String| {
+            let mut all = wanted.iter();
+            all.any(|(number, wanted)| wanted.balanced && service_name(*number) == *name)
+        };
+        let gone = left.iter().filter(|name| !has(name));
+        gone.map(|name| self.reservations_of(name).len()).sum()
     }
 }

@@ -3,7 +3,7 @@
 #[path = "people.rs"]
 mod people;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -85,6 +85,8 @@ pub(crate) struct State {
     pub(crate) wanted: BTreeMap<usize, Wanted>,
     pub(crate) machines: BTreeMap<usize, Alive>,
     pub(crate) shown: BTreeMap<String, Shown>,
+    /// Services for whom only a reclaim can collect what is left.
+    pub(crate) left: BTreeSet<String>,
     /// Changes of the cluster, but for leases, and of the cloud.
     pub(crate) writes: u64,
     log: Vec<String>,
@@ -177,6 +179,7 @@ impl World {
             wanted: BTreeMap::new(),
             machines: BTreeMap::new(),
             shown: BTreeMap::new(),
+            left: BTreeSet::new(),
             writes: 0,
             log: Vec::new(),
             broken: Vec::new(),
@@ -219,6 +222,11 @@ impl World {
         let version = self.objects().version();
         self.told
             .send_if_modified(|told| std::mem::replace(told, version) != version);
+    }
+
+    /// Do gateways give back what no Service has any more?
+    pub(crate) fn reclaims(&self) -> bool {
+        self.plan.seed.is_multiple_of(2)
     }
 
     pub(crate) fn began(&self) -> Instant {
@@ -457,7 +465,12 @@ impl World {
                 .is_some_and(|lease| lease["spec"]["holderIdentity"] != "");
             self.state().leader = holds.then_some(life);
         } else {
-            if done.path.0 != "events" {
+            if done.path.0 == "events" {
+                let event = done.after.as_ref().unwrap_or(&answer.body);
+                let about = &event["involvedObject"]["name"];
+                let (reason, count) = (&event["reason"], &event["count"]);
+                self.note(format_args!("api {life}: {call}: {about} {reason} {count}"));
+            } else {
                 self.note(format_args!("api {life}: {call} {}: {body}", call.name));
             }
             self.state().writes += 1;

@@ -1,0 +1,288 @@
+//! What people do, and what goes wrong.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use groundplane_sandbox::{Action as CloudAction, DeviceOptions, DeviceState, RandomPlan};
+use groundplane_tests::Mode;
+use groundplane_tests::chaos::Action;
+use groundplane_tests::kube_api::proxy::{Fault, Plan as ApiPlan, Rule};
+use k8s_openapi::api::core::v1::Service;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use super::Run;
+
+/// The gateway's fail points.
+const POINTS: [&str; 7] = [
+    "service.after-finalizer",
+    "service.after-ensure",
+    "service.after-announce",
+    "service.after-status",
+    "service.release.after-announce",
+    "service.release.after-release",
+    "service.release.after-status",
+];
+const POINT: &str = "GROUNDPLANE_FAILPOINT";
+
+pub(super) fn service_name(number: usize) -> String {
+    format!("web-{number}")
+}
+
+pub(super) fn suffix(number: usize) -> String {
+    format!("n{number}")
+}
+
+/// Every fault that a call to the cloud may meet, but for those that only waiting ends.
+fn cloud_faults() -> Vec<CloudAction> {
+    vec![
+        CloudAction::status(500),
+        CloudAction::too_many_requests(Some(1), None),
+        CloudAction::DropBefore,
+        CloudAction::DropAfter,
+        CloudAction::HalfBody,
+        CloudAction::MalformedJson,
+        CloudAction::latency(Duration::from_millis(300)),
+    ]
+}
+
+fn api_faults() -> Vec<Fault> {
+    vec![
+        Fault::Status(500),
+        Fault::Status(503),
+        Fault::Status(409),
+        Fault::Status(410),
+        Fault::TooMany(1),
+        Fault::Hang,
+        Fault::Slow(Duration::from_millis(200)),
+        Fault::DropBefore,
+        Fault::DropAfter,
+        Fault::HalfBody,
+        Fault::ErrorEvent(410),
+        Fault::Cut(1),
+    ]
+}
+
+impl Run {
+    /// Does what the plan says, where it makes sense.
+    pub(super) async fn act(&mut self, action: Action) -> Result<()> {
+        match action {
+            Action::Create(number) => self.create(number).await?,
+            Action::Delete(number) => self.delete(number, false).await?,
+            Action::Abandon(number) => self.delete(number, true).await?,
+            Action::Flip(number) => self.flip(number).await?,
+            Action::Touch(number) => {
+                if let Some((_, touched)) = self.services.get_mut(&number) {
+                    *touched += 1;
+                    let patch = json!({ "metadata": { "annotations": { "example.com/touched": touched.to_string() } } });
+                    self.world
+                        .corner
+                        .edit_service(&service_name(number), &patch)
+                        .await?;
+                }
+            }
+            Action::Join(number) => self.join(number).await?,
+            Action::Lose(number) => {
+                if let Some((device, _)) = self.machines.remove(&number) {
+                    self.world.project()?.remove_device(device);
+                    self.world.corner.set_ready(&suffix(number), false).await?;
+                }
+            }
+            Action::Ready(number, ready) => {
+                if self.machines.contains_key(&number) {
+                    self.world.corner.set_ready(&suffix(number), ready).await?;
+                }
+            }
+            Action::Power(number, on) => {
+                if let Some((device, _)) = self.machines.get(&number) {
+                    let state = if on {
+                        DeviceState::Active
+                    } else {
+                        DeviceState::Inactive
+                    };
+                    self.world.project()?.set_state(*device, state);
+                    self.world.corner.set_ready(&suffix(number), on).await?;
+                }
+            }
+            Action::Mark(number) => self.mark(number).await?,
+            Action::KillLeader => self.kill("gateway").await?,
+            Action::KillServices => self.kill("eip").await?,
+            Action::KillAt(step) => self.arm(step).await?,
+            Action::CutOff(_) => {
+                let api = self.world.api()?;
+                api.add([Rule::on("*", "*", Fault::DropBefore).times(30)]);
+                api.sever();
+            }
+            Action::Api(rate) => self.world.api()?.plan(ApiPlan {
+                seed: self.plan.seed,
+                per_mille: rate,
+                faults: api_faults(),
+            }),
+            Action::Cloud(rate) => {
+                let project = self.world.project()?;
+                project.clear_faults();
+                project.fault_plan(RandomPlan {
+                    seed: self.plan.seed,
+                    per_mille: rate,
+                    actions: cloud_faults(),
+                    project: None,
+                    method: None,
+                    route: None,
+                    at_most: None,
+                });
+            }
+            Action::Quota(quota) => {
+                let quota = quota.map(u32::try_from).transpose()?;
+                self.world.project()?.set_quota(quota);
+            }
+            // The clock of the machine is everybody's.
+            Action::Clock(_) => {}
+        }
+        Ok(())
+    }
+
+    async fn service(&self, number: usize) -> Result<Option<Service>> {
+        let api = self.world.corner.api::<Service>();
+        Ok(api.get_opt(&service_name(number)).await?)
+    }
+
+    pub(super) async fn create(&mut self, number: usize) -> Result<()> {
+        self.services.entry(number).or_insert((true, 0));
+        self.see_to(number).await
+    }
+
+    /// Makes a Service that people want, unless there is one, or one is still going.
+    pub(super) async fn see_to(&self, number: usize) -> Result<()> {
+        if self.service(number).await?.is_none() {
+            let draft = self.world.corner.service_draft(&service_name(number));
+            let touched = self.services.get(&number).map_or(0, |(_, touched)| *touched);
+            let draft = draft.annotation("example.com/touched", &touched.to_string());
+            self.world.corner.create_service(draft).await?;
+            self.retype(number).await?;
+        }
+        Ok(())
+    }
+
+    async fn delete(&mut self, number: usize, abandon: bool) -> Result<()> {
+        let name = service_name(number);
+        self.services.remove(&number);
+        let Some(service) = self.service(number).await? else {
+            return Ok(());
+        };
+        self.forget(&service);
+        self.world.corner.delete_service(&name).await.ok();
+        if abandon {
+            self.left.insert(name.clone());
+            // It may be gone by now.
+            self.world.corner.strip_finalizers(&name).await.ok();
+        }
+        Ok(())
+    }
+
+    async fn flip(&mut self, number: usize) -> Result<()> {
+        let Some((balanced, _)) = self.services.get_mut(&number) else {
+            return Ok(());
+        };
+        *balanced = !*balanced;
+        if let Some(service) = self.service(number).await? {
+            self.forget(&service);
+        }
+        self.retype(number).await
+    }
+
+    async fn retype(&self, number: usize) -> Result<()> {
+        if let Some((balanced, _)) = self.services.get(&number) {
+            let kind = if *balanced { "LoadBalancer" } else { "ClusterIP" };
+            let patch = json!({ "spec": { "type": kind } });
+            self.world
+                .corner
+                .edit_service(&service_name(number), &patch)
+                .await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn join(&mut self, number: usize) -> Result<()> {
+        let name = self.world.corner.node_name(&suffix(number));
+        let old = self.world.corner.nodes().get_opt(&name).await?;
+        // The node of a machine that went must go before another comes of its name.
+        if self.machines.contains_key(&number) || old.is_some() {
+            return Ok(());
+        }
+        let device = self.world.project()?.add_device(DeviceOptions::named(name));
+        let draft = self.world.corner.node_draft(&suffix(number)).uninitialized();
+        let draft = draft.annotation("example.com/mark", "0");
+        self.world.corner.create_node(draft).await?;
+        self.machines.insert(number, (device, 0));
+        Ok(())
+    }
+
+    async fn mark(&mut self, number: usize) -> Result<()> {
+        if let Some((_, marked)) = self.machines.get_mut(&number) {
+            *marked += 1;
+            let patch = json!({ "metadata": { "annotations": { "example.com/mark": marked.to_string() } } });
+            let name = self.world.corner.node_name(&suffix(number));
+            let nodes = self.world.corner.nodes();
+            nodes
+                .patch(&name, &PatchParams::default(), &Patch::Merge(patch))
+                .await?;
+        }
+        Ok(())
+    }
+
+    async fn kill(&mut self, role: &str) -> Result<()> {
+        let disarm = |environment: &mut Vec<(String, std::ffi::OsString)>| {
+            environment.retain(|(name, _)| name != POINT);
+        };
+        self.world.process(role)?.restart_with(disarm).await
+    }
+
+    /// The gateway dies at a fail point, after it has started again with it.
+    async fn arm(&mut self, step: u32) -> Result<()> {
+        let point = POINTS[usize::try_from(step)? % POINTS.len()];
+        let role = self.world.gateway_role();
+        let arm = |environment: &mut Vec<(String, std::ffi::OsString)>| {
+            environment.retain(|(name, _)| name != POINT);
+            environment.push((POINT.to_owned(), point.into()));
+        };
+        self.world.process(role)?.restart_with(arm).await?;
+        self.armed = true;
+        Ok(())
+    }
+
+    /// Starts the gateway again where it came to its fail point.
+    pub(super) async fn revive(&mut self) -> Result<()> {
+        if !self.armed {
+            return Ok(());
+        }
+        let role = self.world.gateway_role();
+        if self.world.process(role)?.wait(Duration::ZERO).await.is_ok() {
+            self.note("it died at its fail point");
+            self.kill(role).await?;
+            self.armed = false;
+        }
+        Ok(())
+    }
+
+    /// Nothing goes wrong any more, and everything that lives is well.
+    pub(super) async fn mend(&mut self) -> Result<()> {
+        self.world.api()?.clear();
+        let project = self.world.project()?;
+        project.clear_faults();
+        project.set_quota(None);
+        for (number, (device, _)) in &self.machines {
+            project.set_state(*device, DeviceState::Active);
+            self.world.corner.set_ready(&suffix(*number), true).await?;
+        }
+        if self.armed {
+            let role = self.world.gateway_role();
+            self.kill(role).await?;
+            self.armed = false;
+        }
+        if self.world.mode() == Mode::Services {
+            self.note("two gateways");
+        }
+        self.note("faults end");
+        Ok(())
+    }
+}
