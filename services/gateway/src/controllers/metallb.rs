@@ -4,9 +4,9 @@
 //! is, plans, writes what differs, and wakes the Services that waited. What becomes known during a round is for the next one, so that a
 //! thousand Services cost a few writes.
 
-mod custom;
-mod legacy;
+mod config_map;
 mod present;
+mod resources;
 mod world;
 
 use std::collections::BTreeMap;
