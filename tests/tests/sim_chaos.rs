@@ -17,19 +17,19 @@
 )]
 #![allow(unexpected_cfgs, reason = "tokio's own switch, which `make chaos` sets")]
 
-#[path = "chaos/api.rs"]
+#[path = "sim_chaos/api.rs"]
 mod api;
-#[path = "chaos/cloud.rs"]
+#[path = "sim_chaos/cloud.rs"]
 mod cloud;
-#[path = "chaos/objects.rs"]
+#[path = "sim_chaos/objects.rs"]
 mod objects;
-#[path = "chaos/pools.rs"]
+#[path = "sim_chaos/pools.rs"]
 mod pools;
-#[path = "chaos/process.rs"]
+#[path = "sim_chaos/process.rs"]
 mod process;
-#[path = "chaos/rules.rs"]
+#[path = "sim_chaos/rules.rs"]
 mod rules;
-#[path = "chaos/world.rs"]
+#[path = "sim_chaos/world.rs"]
 mod world;
 
 use std::collections::BTreeMap;
