@@ -308,6 +308,7 @@ gateway:
   controllers: {node: true, lifecycle: false, bgp: true, service: true}
   lifecycle: {maxDeleteFraction: 0.25, deleteWindow: 10m}
   reclaim: {mode: dry-run, grace: 2h, maxFraction: 0.25}
+  rivals: warn
   maxPrefixes: 10
   lease: {name: groundplane-gateway, duration: 15s, retry: 2s}
 ";
@@ -386,6 +387,45 @@ async fn the_api_server_accepts_every_object() -> Result<()> {
             let applied = objects.patch(name, &parameters, &Patch::Apply(&object)).await;
             applied.with_context(|| format!("{values:?}: {} {name}: {object}", kind.kind))?;
         }
+    }
+    Ok(())
+}
+
+/// What MetalLB is told by, and only where MetalLB is told, in its own namespace. The end-to-end tests run under exactly this.
+#[tokio::test]
+async fn only_an_announcer_of_metallb_may_write_metallbs_objects() -> Result<()> {
+    for (announcer, expected) in [
+        ("kube-vip", &[][..]),
+        (
+            "metallb",
+            &[
+                "metallb.io ipaddresspools,bgppeers,bgpadvertisements,l2advertisements  list,create,patch,delete",
+                " secrets  list,create,patch,delete",
+            ],
+        ),
+        (
+            "metallb-configmap",
+            &[" configmaps  create", " configmaps config get,patch"],
+        ),
+    ] {
+        let announcer = format!("config.gateway.announcer={announcer}");
+        let there = "config.gateway.metallb.namespace=elsewhere";
+        let arguments = ["--set", &announcer, "--set", there].map(str::to_owned);
+        let objects = objects(&arguments).await?;
+        let roles = of_kind(&objects, "Role");
+        let roles = roles
+            .iter()
+            .filter(|role| role["metadata"]["namespace"] == "elsewhere");
+        let join = |value: &Value| list(value).iter().map(text).collect::<Vec<_>>().join(",");
+        let rules: Vec<String> = roles
+            .flat_map(|role| list(&role["rules"]))
+            .map(|rule| {
+                ["apiGroups", "resources", "resourceNames", "verbs"]
+                    .map(|part| join(&rule[part]))
+                    .join(" ")
+            })
+            .collect();
+        assert_eq!(rules, expected, "{announcer}");
     }
     Ok(())
 }
