@@ -83,6 +83,7 @@ pub async fn grant(client: &Client, namespace: &str) -> Result<()> {
         role.metadata.namespace = Some(namespace.to_owned());
         apply(Api::namespaced(client.clone(), namespace), role).await?;
     }
+    grant_in(client, objects, "kube-system").await?;
     let bindings = of_kind::<RoleBinding>(objects)?;
     for mut binding in bindings
         .into_iter()
@@ -102,12 +103,17 @@ pub async fn grant_metallb(client: &Client, announcer: &str, namespace: &str) ->
     let announcer = format!("config.gateway.announcer={announcer}");
     let at = format!("config.gateway.metallb.namespace={namespace}");
     let objects = render(&["--set", &announcer, "--set", &at]).await?;
+    grant_in(client, &objects, namespace).await
+}
+
+/// Applies what `objects` allow in this namespace, where it is not the gateway's own.
+async fn grant_in(client: &Client, objects: &[Value], namespace: &str) -> Result<()> {
     let there = |found: &Option<String>| found.as_deref() == Some(namespace);
-    let roles = of_kind::<Role>(&objects)?;
+    let roles = of_kind::<Role>(objects)?;
     for role in roles.into_iter().filter(|role| there(&role.metadata.namespace)) {
         apply(Api::namespaced(client.clone(), namespace), role).await?;
     }
-    let bindings = of_kind::<RoleBinding>(&objects)?;
+    let bindings = of_kind::<RoleBinding>(objects)?;
     for binding in bindings
         .into_iter()
         .filter(|binding| there(&binding.metadata.namespace))

@@ -15,15 +15,18 @@ mod metrics;
 pub(crate) mod objects;
 mod promptly;
 mod reader;
+mod rivals;
 mod secrets;
 mod watch;
 mod writer;
 
 use std::sync::Arc;
 
-use kube::Client;
+use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::Patch;
+use kube::{Api, Client};
 use serde_json::Value;
+use tokio::time::timeout;
 use tracing::debug;
 
 pub use client::ConnectError;
@@ -37,9 +40,13 @@ pub(crate) use leader::{Leader, identity};
 pub(crate) use metrics::WriteMetrics;
 use objects::{Key, NodeObject, ServiceObject, Slim};
 pub(crate) use reader::ReadError;
+pub(crate) use rivals::{Rival, Rivals, Verdict};
 pub use secrets::{SecretError, Secrets, StoredSecret};
 pub(crate) use watch::{OnChange, Scope, follow};
 pub(crate) use writer::{Part, WriteError, Writer};
+
+/// The lease is read within this time.
+const HOLDER_PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// The objects of one kind: read from the index, written through the gate.
 pub(crate) struct Objects<T> {
@@ -146,6 +153,17 @@ pub(crate) struct Cluster {
     pub(crate) leader: Leader,
     pub(crate) events: Events,
     pub(crate) identity: ClusterIdentity,
+}
+
+impl Cluster {
+    /// Who holds our lease, as the API server has it; `None`: nobody, or it cannot be read.
+    pub(crate) async fn holder(&self) -> Option<String> {
+        let (namespace, name) = self.leader.lease();
+        let api: Api<Lease> = Api::namespaced(self.client.clone(), namespace);
+        let lease = timeout(HOLDER_PATIENCE, api.get_opt(name)).await.ok()?.ok()??;
+        let holder = lease.spec?.holder_identity?;
+        (!holder.is_empty()).then_some(holder)
+    }
 }
 
 impl std::fmt::Debug for Cluster {

@@ -81,6 +81,8 @@ pub struct Config {
     pub lifecycle: Lifecycle,
     /// When elastic IPs are given back that no Service has any more.
     pub reclaim: Reclaim,
+    /// What is done while a controller that came before us still runs.
+    pub rivals: RivalPolicy,
     /// So many addresses of a family may Services have, because a BGP session carries no more prefixes. 0: any number.
     pub max_prefixes: u32,
     /// Leader election.
@@ -117,6 +119,7 @@ impl Default for Config {
             controllers: Controllers::default(),
             lifecycle: Lifecycle::default(),
             reclaim: Reclaim::default(),
+            rivals: RivalPolicy::default(),
             max_prefixes: 0,
             lease: Lease::default(),
         }
@@ -153,6 +156,17 @@ pub enum Announcer {
     /// Nobody; the address goes into the status.
     #[default]
     Empty,
+}
+
+/// What is done while a controller that came before us still runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RivalPolicy {
+    /// Nothing is written until it has stopped.
+    #[default]
+    Refuse,
+    /// It is told of, and we write all the same.
+    Warn,
 }
 
 /// Which controllers run.

@@ -1,6 +1,6 @@
 //! What `groundplane ctl` asks: composed from the services, and from the caches where the cluster's API is away.
 //!
-//! Nothing here changes anything, save the acceptance of a store. Any replica answers; what only the leader knows is said to be unknown elsewhere.
+//! Nothing here changes anything, save the acceptance of a store and the application of a takeover. Any replica answers; what only the leader knows is said to be unknown elsewhere.
 
 mod endpoint;
 mod error;
@@ -8,6 +8,7 @@ mod explain;
 mod lists;
 mod overview;
 mod store;
+mod takeover;
 
 use std::sync::Arc;
 
@@ -96,6 +97,22 @@ impl GatewayService for GatewayApi {
     ) -> Result<Response<pb::AcceptStoreResponse>, Status> {
         Ok(Response::new(
             store::accept(&self.gateway, &request.into_inner().store_id).await?,
+        ))
+    }
+
+    async fn plan_takeover(
+        &self,
+        _: Request<pb::PlanTakeoverRequest>,
+    ) -> Result<Response<pb::PlanTakeoverResponse>, Status> {
+        Ok(Response::new(takeover::plan(&self.gateway).await?))
+    }
+
+    async fn apply_takeover(
+        &self,
+        request: Request<pb::ApplyTakeoverRequest>,
+    ) -> Result<Response<pb::ApplyTakeoverResponse>, Status> {
+        Ok(Response::new(
+            takeover::apply(&self.gateway, &request.into_inner().plan_id).await?,
         ))
     }
 }

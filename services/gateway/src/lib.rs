@@ -39,6 +39,7 @@ mod queue;
 mod readiness;
 mod selector;
 mod start;
+mod takeover;
 #[cfg(test)]
 mod testing;
 
@@ -46,6 +47,6 @@ pub use clients::Channels;
 pub use cluster::{ConnectError, SecretError, Secrets, StoredSecret};
 pub use config::{
     Advertisement, AnnotationFormat, Annotations, Announcer, Config, Controllers, ExternalService, Lease,
-    Lifecycle, Metallb, PeerMode, Reclaim, ReclaimMode,
+    Lifecycle, Metallb, PeerMode, Reclaim, ReclaimMode, RivalPolicy,
 };
 pub use start::{StartError, start, start_with};

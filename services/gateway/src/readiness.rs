@@ -1,5 +1,6 @@
 //! Is the gateway of use?
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,19 +36,22 @@ pub(crate) fn start(gateway: &Arc<Gateway>, context: &Context) {
 }
 
 /// Why the gateway is of no use now; `None` if it is.
-fn verdict(gateway: &Gateway) -> Option<&'static str> {
+fn verdict(gateway: &Gateway) -> Option<Cow<'static, str>> {
     let cluster = &gateway.cluster;
+    if let Some(bar) = cluster.leader.rivals().bar() {
+        return Some(bar.into());
+    }
     if !cluster.nodes.index.is_synced() {
-        return Some("nodes have not been listed yet");
+        return Some("nodes have not been listed yet".into());
     }
     if !cluster.services.index.is_synced() {
-        return Some("Services have not been listed yet");
+        return Some("Services have not been listed yet".into());
     }
     if cluster.identity.get().is_none() {
-        return Some("the cluster's id is not known yet");
+        return Some("the cluster's id is not known yet".into());
     }
     if cluster.nodes.index.age().max(cluster.services.index.age()) > PATIENCE {
-        return Some("the API server cannot be followed");
+        return Some("the API server cannot be followed".into());
     }
     None
 }

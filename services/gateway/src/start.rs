@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use groundplane_core::DriverName;
 use groundplane_runtime::Context;
 use groundplane_runtime::lease::LeaseConfig;
 use kube::{Api, Client};
@@ -11,10 +12,10 @@ use tracing::info;
 use crate::clients::{Channels, Services};
 use crate::cluster::objects::{Key, NodeObject, ServiceObject, Slim};
 use crate::cluster::{
-    Change, Cluster, ClusterIdentity, ConnectError, Events, Index, Leader, Objects, OnChange, Scope,
+    Change, Cluster, ClusterIdentity, ConnectError, Events, Index, Leader, Objects, OnChange, Rivals, Scope,
     WriteMetrics, Writer, connect, follow, identity,
 };
-use crate::config::Config;
+use crate::config::{Config, RivalPolicy};
 use crate::gateway::{Gateway, Queues};
 use crate::metrics::Readings;
 use crate::{adoption, controllers, grpc, readiness};
@@ -69,7 +70,7 @@ pub fn start_with(
         retry: config.lease.retry.0,
         ..LeaseConfig::new(namespace, config.lease.name.clone(), identity())
     };
-    let leader = Leader::elect(client.clone(), lease, tasks);
+    let leader = Leader::elect(client.clone(), lease, rivals(&client, &config, context), tasks);
     let writer = Writer::new(
         client.clone(),
         leader.clone(),
@@ -102,6 +103,17 @@ pub fn start_with(
     begin(&gateway, context);
     controllers::endpoint::start(&gateway, writer, context);
     Ok(grpc::routes(&gateway))
+}
+
+/// Controllers that came before us, on the clouds that have had any.
+fn rivals(client: &Client, config: &Config, context: &Context) -> Rivals {
+    match config.driver {
+        DriverName::Equinix | DriverName::Cherry => {
+            let refuse = config.rivals == RivalPolicy::Refuse;
+            Rivals::watch(client.clone(), config.driver, refuse, context)
+        }
+        _ => Rivals::none(),
+    }
 }
 
 fn check(config: &Config) -> Result<(), StartError> {

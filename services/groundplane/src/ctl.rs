@@ -6,6 +6,7 @@ mod endpoint;
 mod rows;
 mod store;
 mod table;
+mod takeover;
 mod yaml;
 
 use std::os::unix::fs::FileTypeExt as _;
@@ -87,6 +88,9 @@ enum Command {
     /// The store of ipam
     #[command(subcommand)]
     Store(store::Command),
+    /// Take a cluster over from the controller that served it before
+    #[command(subcommand)]
+    Takeover(takeover::Command),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -123,6 +127,7 @@ pub(crate) async fn run(args: CtlArgs) -> anyhow::Result<()> {
         Command::Explain { kind, object } => explain(channel()?, kind, &object, output).await,
         Command::Config(command) => return config::run(&command, output),
         Command::Store(command) => return store::run(command, channel).await,
+        Command::Takeover(command) => takeover::run(channel()?, command, output).await,
     };
     answered.map_err(|error| match error.downcast_ref::<RpcError>() {
         Some(rpc) if rpc.kind.is_retryable() => error.context(away()),

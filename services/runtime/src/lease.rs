@@ -80,8 +80,21 @@ pub fn start(
     annotations: watch::Receiver<BTreeMap<String, String>>,
     tasks: &Tasks,
 ) -> Leadership {
+    let allowed = watch::Sender::new(true).subscribe();
+    start_while(client, config, annotations, allowed, tasks)
+}
+
+/// As [`start`], but takes and keeps the lease only while `allowed` says so. When it does not any more, leadership ends at once, and the
+/// lease runs out by itself.
+pub fn start_while(
+    client: kube::Client,
+    config: LeaseConfig,
+    annotations: watch::Receiver<BTreeMap<String, String>>,
+    allowed: watch::Receiver<bool>,
+    tasks: &Tasks,
+) -> Leadership {
     let (publish, standing) = watch::channel(Standing::default());
-    let keeper = Keeper::new(client, config, annotations, publish);
+    let keeper = Keeper::new(client, config, annotations, allowed, publish);
     let all = tasks.clone();
     tasks.spawn_last("lease", async move { keeper.run(&all).await });
     Leadership { standing }

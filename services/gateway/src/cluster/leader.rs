@@ -8,12 +8,17 @@ use groundplane_runtime::lease::{self, Leadership, LeaseConfig};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::Rivals;
+
 /// This process's share in the election. Cheap to clone; all clones are the same.
 #[derive(Clone, Debug)]
 pub(crate) struct Leader {
     source: Source,
     identity: Arc<str>,
     annotations: Arc<watch::Sender<BTreeMap<String, String>>>,
+    rivals: Rivals,
+    /// Namespace and name of the lease.
+    lease: Arc<(String, String)>,
 }
 
 #[derive(Clone, Debug)]
@@ -24,15 +29,18 @@ enum Source {
 }
 
 impl Leader {
-    /// Takes part in the election of `lease`.
-    pub(crate) fn elect(client: kube::Client, lease: LeaseConfig, tasks: &Tasks) -> Self {
+    /// Takes part in the election of `lease`, while `rivals` let anybody.
+    pub(crate) fn elect(client: kube::Client, lease: LeaseConfig, rivals: Rivals, tasks: &Tasks) -> Self {
         let annotations = watch::Sender::new(BTreeMap::new());
         let identity = lease.identity.as_str().into();
-        let leadership = lease::start(client, lease, annotations.subscribe(), tasks);
+        let named = Arc::new((lease.namespace.clone(), lease.name.clone()));
+        let leadership = lease::start_while(client, lease, annotations.subscribe(), rivals.allowed(), tasks);
         Self {
             source: Source::Lease(leadership),
             identity,
             annotations: Arc::new(annotations),
+            rivals,
+            lease: named,
         }
     }
 
@@ -43,12 +51,24 @@ impl Leader {
             source: Source::Given(until),
             identity: "test".into(),
             annotations: Arc::new(watch::Sender::new(BTreeMap::new())),
+            rivals: Rivals::none(),
+            lease: Arc::default(),
         }
     }
 
     /// Who we are in the election while we lead; empty while we do not.
     pub(crate) fn identity(&self) -> &str {
         if self.is_leader() { &self.identity } else { "" }
+    }
+
+    /// Older controllers, whose presence keeps everybody from leading.
+    pub(crate) fn rivals(&self) -> &Rivals {
+        &self.rivals
+    }
+
+    /// Namespace and name of the lease.
+    pub(crate) fn lease(&self) -> (&str, &str) {
+        (&self.lease.0, &self.lease.1)
     }
 
     /// Until when decisions are valid that are made now; `None` if we do not lead.

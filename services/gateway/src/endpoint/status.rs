@@ -188,4 +188,18 @@ impl GatewayService for AgentApi {
     ) -> Result<Response<pb::AcceptStoreResponse>, GrpcStatus> {
         elsewhere()
     }
+
+    async fn plan_takeover(
+        &self,
+        _: Request<pb::PlanTakeoverRequest>,
+    ) -> Result<Response<pb::PlanTakeoverResponse>, GrpcStatus> {
+        elsewhere()
+    }
+
+    async fn apply_takeover(
+        &self,
+        _: Request<pb::ApplyTakeoverRequest>,
+    ) -> Result<Response<pb::ApplyTakeoverResponse>, GrpcStatus> {
+        elsewhere()
+    }
 }

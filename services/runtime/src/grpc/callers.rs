@@ -94,6 +94,8 @@ pub(crate) const TABLE: &[(&str, &[Row])] = &[
             ("ListMachines", &[Ctl]),
             ("ListPeers", &[Ctl]),
             ("AcceptStore", &[Ctl]),
+            ("PlanTakeover", &[Ctl]),
+            ("ApplyTakeover", &[Ctl]),
         ],
     ),
     (

@@ -28,6 +28,8 @@ pub(super) struct Keeper {
     config: LeaseConfig,
     election: Election,
     annotations: watch::Receiver<BTreeMap<String, String>>,
+    /// May we take part?
+    allowed: watch::Receiver<bool>,
     /// Keys that we wrote: removed from the lease when they are gone from `annotations`.
     written: BTreeSet<String>,
     publish: watch::Sender<Standing>,
@@ -42,6 +44,7 @@ impl Keeper {
         client: kube::Client,
         config: LeaseConfig,
         annotations: watch::Receiver<BTreeMap<String, String>>,
+        allowed: watch::Receiver<bool>,
         publish: watch::Sender<Standing>,
     ) -> Self {
         Self {
@@ -49,6 +52,7 @@ impl Keeper {
             election: Election::new(config.identity.clone(), config.duration, config.retry),
             config,
             annotations,
+            allowed,
             written: BTreeSet::new(),
             publish,
             mark: Timestamp::UNIX_EPOCH,
@@ -60,7 +64,17 @@ impl Keeper {
     pub(super) async fn run(mut self, tasks: &Tasks) {
         let stopping = tasks.token();
         let mut event = Event::Tick;
+        let mut allowed = self.allowed.clone();
         loop {
+            if !*allowed.borrow_and_update() {
+                self.abstain();
+                tokio::select! {
+                    biased;
+                    () = stopping.cancelled() => break,
+                    () = becomes(&mut allowed, true) => {}
+                }
+                event = Event::Tick;
+            }
             let next = self.election.step(event, Instant::now());
             self.tell();
             // A write that is cut off here may still succeed; letting go is then refused, and the lease runs out.
@@ -68,10 +82,17 @@ impl Keeper {
             event = tokio::select! {
                 biased;
                 () = stopping.cancelled() => break,
+                () = becomes(&mut allowed, false) => Event::Failed,
                 event = work => event,
             };
         }
         self.leave(tasks).await;
+    }
+
+    /// Does not lead any more. The lease is left as it is: a write of ours may still be on its way.
+    fn abstain(&mut self) {
+        self.election.resign(Instant::now());
+        self.tell();
     }
 
     /// Publishes the standing, and logs when it turns.
@@ -224,6 +245,13 @@ impl Keeper {
             Ok(_) => info!(name = self.config.name, "lease released"),
             Err(error) => debug!(%error, "lease not released; it runs out by itself"),
         }
+    }
+}
+
+/// Waits until it says so. Where nobody can say anything any more: for ever.
+async fn becomes(allowed: &mut watch::Receiver<bool>, what: bool) {
+    if allowed.wait_for(|allowed| *allowed == what).await.is_err() {
+        std::future::pending().await
     }
 }
 

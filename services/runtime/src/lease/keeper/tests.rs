@@ -130,6 +130,39 @@ async fn a_free_lease_is_taken_renewed_with_annotations_and_released_last() {
     tasks.drain(Duration::from_secs(1)).await.unwrap();
 }
 
+/// Whoever may not take part asks nothing; whoever may not any more does not lead from that moment on, and leaves the lease as it is.
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_taken_and_kept_only_while_it_is_allowed() {
+    let (service, mut api) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+    let client = kube::Client::new(service, "default");
+    let (allow, allowed) = watch::channel(false);
+    let (_annotations, follow) = watch::channel(BTreeMap::new());
+    let (tasks, config) = (Tasks::new(), LeaseConfig::new("ns", "groundplane", "a"));
+    let leadership = lease::start_while(client, config, follow, allowed, &tasks);
+    let asked = tokio::time::timeout(Duration::from_secs(3600), api.next_request()).await;
+    assert!(asked.is_err(), "asked without leave");
+
+    allow.send_replace(true);
+    let (_, answer) = expect(&mut api, Method::GET).await;
+    answer.send_response(ok(&lease("7", "", 4)));
+    let (_, answer) = expect(&mut api, Method::PATCH).await;
+    answer.send_response(ok(&lease("8", "a", 5)));
+    leadership.acquired().await;
+
+    allow.send_replace(false);
+    leadership.lost().await;
+    let asked = tokio::time::timeout(Duration::from_secs(3600), api.next_request()).await;
+    assert!(asked.is_err(), "asked without leave");
+
+    allow.send_replace(true);
+    let (_, answer) = expect(&mut api, Method::GET).await;
+    answer.send_response(ok(&lease("8", "a", 5)));
+    let (body, answer) = expect(&mut api, Method::PATCH).await;
+    assert_eq!(body["spec"]["leaseTransitions"], 6);
+    answer.send_response(ok(&lease("9", "a", 6)));
+    leadership.acquired().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lost_race_is_read_again() {
     let Fixture {

@@ -1,0 +1,225 @@
+//! Does an older controller run? Pure.
+//!
+//! A lease proves by its renewals alone that its holder lives, and those are seen, not reckoned: it was renewed if it differs from the
+//! last look. Clocks take part in one case: what was renewed an hour ago by both is not waited for.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use groundplane_core::DriverName;
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+/// No two clocks differ by so much: a lease that nobody renewed for as long has been left.
+const ABANDONED: i64 = 3600;
+
+/// The old controllers, as their manifests call them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Workload {
+    /// Equinix Metal's since 3.5.
+    EquinixDaemonSet,
+    /// The same up to 3.4.
+    EquinixDeployment,
+    /// packet-ccm.
+    Packet,
+    /// Cherry Servers'.
+    Cherry,
+}
+
+impl Workload {
+    /// The name that its manifest gives it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::EquinixDaemonSet | Self::EquinixDeployment => "cloud-provider-equinix-metal",
+            Self::Packet => "packet-cloud-controller-manager",
+            Self::Cherry => "cloud-provider-cherry",
+        }
+    }
+
+    pub(crate) fn is_daemon_set(self) -> bool {
+        self == Self::EquinixDaemonSet
+    }
+
+    fn kind(self) -> &'static str {
+        if self.is_daemon_set() {
+            "daemonset"
+        } else {
+            "deployment"
+        }
+    }
+}
+
+/// An older controller that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rival {
+    /// `daemonset kube-system/cloud-provider-equinix-metal`.
+    pub(crate) what: String,
+    /// What shows that it runs.
+    pub(crate) found: String,
+    /// The command that stops it.
+    pub(crate) stop: String,
+}
+
+/// What is known of older controllers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It may be that one runs.
+    Undecided,
+    /// None runs.
+    Clear,
+    /// These run.
+    Rivals(Vec<Rival>),
+}
+
+/// What the lease says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Renewal {
+    pub(super) holder: String,
+    pub(super) renewed: Option<Timestamp>,
+    pub(super) duration: Duration,
+}
+
+/// One look. `None`: it could not be read, and is as it was.
+#[derive(Clone, Debug)]
+pub(super) struct Sight {
+    /// Of the lease; within: nobody holds it.
+    pub(super) renewal: Option<Option<Renewal>>,
+    /// Pods at work.
+    pub(super) workloads: Vec<(Workload, Option<i32>)>,
+}
+
+/// The lease as it was seen.
+#[derive(Clone, Debug)]
+struct Held {
+    renewal: Renewal,
+    /// Since when it has been so.
+    since: Instant,
+    /// Did we see it become so?
+    moved: bool,
+}
+
+/// Remembers what was seen.
+#[derive(Debug)]
+pub(super) struct Judge {
+    driver: DriverName,
+    /// Was the lease ever read?
+    read: bool,
+    held: Option<Held>,
+    pods: BTreeMap<Workload, i32>,
+}
+
+impl Judge {
+    pub(super) fn new(driver: DriverName) -> Self {
+        Self {
+            driver,
+            read: false,
+            held: None,
+            pods: BTreeMap::new(),
+        }
+    }
+
+    /// Those of the driver's cloud.
+    pub(super) fn workloads(&self) -> Vec<Workload> {
+        match self.driver {
+            DriverName::Cherry => vec![Workload::Cherry],
+            _ => vec![
+                Workload::EquinixDaemonSet,
+                Workload::EquinixDeployment,
+                Workload::Packet,
+            ],
+        }
+    }
+
+    /// Takes a look in, and says what is known then.
+    pub(super) fn see(&mut self, sight: Sight, now: Instant, wall: Timestamp) -> Verdict {
+        if let Some(renewal) = sight.renewal {
+            self.held = renewal.map(|renewal| self.hold(renewal, now, wall));
+            self.read = true;
+        }
+        for (workload, pods) in sight.workloads {
+            if let Some(pods) = pods {
+                self.pods.insert(workload, pods);
+            }
+        }
+        let mut rivals: Vec<Rival> = self
+            .pods
+            .iter()
+            .filter(|(_, pods)| **pods > 0)
+            .map(|(workload, pods)| running(*workload, *pods))
+            .collect();
+        let recent = self
+            .held
+            .as_ref()
+            .filter(|held| now.saturating_duration_since(held.since) < held.renewal.duration);
+        if let Some(held) = recent.filter(|held| held.moved) {
+            rivals.push(self.leading(&held.renewal));
+        }
+        let known = self.read && self.workloads().iter().all(|one| self.pods.contains_key(one));
+        match (rivals.is_empty(), known && recent.is_none()) {
+            (false, _) => Verdict::Rivals(rivals),
+            (true, true) => Verdict::Clear,
+            (true, false) => Verdict::Undecided,
+        }
+    }
+
+    fn hold(&self, renewal: Renewal, now: Instant, wall: Timestamp) -> Held {
+        match &self.held {
+            Some(held)
+                if held.renewal.renewed == renewal.renewed && held.renewal.holder == renewal.holder =>
+            {
+                Held {
+                    renewal,
+                    ..held.clone()
+                }
+            }
+            _ if self.read => Held {
+                renewal,
+                since: now,
+                moved: true,
+            },
+            _ => {
+                let left = renewal
+                    .renewed
+                    .is_some_and(|renewed| wall.as_second().saturating_sub(renewed.as_second()) > ABANDONED);
+                let since = if left {
+                    now.checked_sub(renewal.duration).unwrap_or(now)
+                } else {
+                    now
+                };
+                Held {
+                    renewal,
+                    since,
+                    moved: false,
+                }
+            }
+        }
+    }
+
+    /// Whoever renews the lease, and whose pods we may not have found.
+    fn leading(&self, renewal: &Renewal) -> Rival {
+        let all = self.workloads();
+        let names = all
+            .iter()
+            .map(|workload| format!("{}/{}", workload.kind(), workload.name()));
+        Rival {
+            what: "the holder of lease kube-system/cloud-controller-manager".to_owned(),
+            found: format!("{} renews it", renewal.holder),
+            stop: format!(
+                "kubectl -n kube-system delete --ignore-not-found {}",
+                names.collect::<Vec<_>>().join(" ")
+            ),
+        }
+    }
+}
+
+fn running(workload: Workload, pods: i32) -> Rival {
+    let (kind, name) = (workload.kind(), workload.name());
+    Rival {
+        what: format!("{kind} kube-system/{name}"),
+        found: format!("{pods} of its pods ready"),
+        stop: format!("kubectl -n kube-system delete {kind} {name}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! Who runs, and who did.
+
+use pretty_assertions::assert_eq;
+
+use super::*;
+
+/// A judge of one driver, and its time.
+struct Court {
+    judge: Judge,
+    now: Instant,
+    wall: Timestamp,
+}
+
+fn lease(renewed: i64) -> Option<Renewal> {
+    Some(Renewal {
+        holder: "old_1".to_owned(),
+        renewed: Some(Timestamp::from_second(renewed).unwrap()),
+        duration: Duration::from_secs(15),
+    })
+}
+
+impl Court {
+    fn new(driver: DriverName) -> Self {
+        Self {
+            judge: Judge::new(driver),
+            now: Instant::now(),
+            wall: Timestamp::from_second(1_000_000).unwrap(),
+        }
+    }
+
+    /// A look so many seconds later: the lease, and no pods.
+    fn after(&mut self, seconds: u64, renewal: Option<Renewal>) -> Verdict {
+        self.look(seconds, Some(renewal), Some(0))
+    }
+
+    fn look(&mut self, seconds: u64, renewal: Option<Option<Renewal>>, pods: Option<i32>) -> Verdict {
+        self.now += Duration::from_secs(seconds);
+        let workloads = self
+            .judge
+            .workloads()
+            .into_iter()
+            .map(|one| (one, pods))
+            .collect();
+        let sight = Sight { renewal, workloads };
+        self.judge.see(sight, self.now, self.wall)
+    }
+}
+
+fn stops(verdict: &Verdict) -> Vec<&str> {
+    match verdict {
+        Verdict::Rivals(rivals) => rivals.iter().map(|rival| rival.stop.as_str()).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_cluster_without_any_is_clear_at_once() {
+    assert_eq!(Court::new(DriverName::Equinix).after(0, None), Verdict::Clear);
+}
+
+#[test]
+fn a_lease_is_judged_by_its_renewals_and_not_by_clocks() {
+    let mut court = Court::new(DriverName::Equinix);
+    // By our clock it is of tomorrow, or long over: neither counts.
+    assert_eq!(court.after(0, lease(1_003_000)), Verdict::Undecided);
+    assert_eq!(court.after(14, lease(1_003_000)), Verdict::Undecided);
+    let renewed = court.after(0, lease(1_003_002));
+    assert_eq!(
+        stops(&renewed),
+        [
+            "kubectl -n kube-system delete --ignore-not-found daemonset/cloud-provider-equinix-metal \
+             deployment/cloud-provider-equinix-metal deployment/packet-cloud-controller-manager"
+        ]
+    );
+    assert!(matches!(court.after(14, lease(1_003_002)), Verdict::Rivals(_)));
+    assert_eq!(court.after(1, lease(1_003_002)), Verdict::Clear);
+    // It is back.
+    assert!(matches!(court.after(100, lease(1_003_117)), Verdict::Rivals(_)));
+}
+
+#[test]
+fn a_lease_that_somebody_left_is_waited_out_once_and_released_ones_not_at_all() {
+    let mut court = Court::new(DriverName::Cherry);
+    assert_eq!(court.after(0, lease(999_990)), Verdict::Undecided);
+    assert_eq!(court.after(15, lease(999_990)), Verdict::Clear);
+    assert_eq!(court.after(15, None), Verdict::Clear);
+    let mut court = Court::new(DriverName::Cherry);
+    // More than an hour old by any clock.
+    assert_eq!(court.after(0, lease(996_000)), Verdict::Clear);
+    assert!(matches!(court.after(2, lease(996_002)), Verdict::Rivals(_)));
+}
+
+#[test]
+fn a_lease_that_is_taken_while_we_look_is_somebodys() {
+    let mut court = Court::new(DriverName::Equinix);
+    assert_eq!(court.after(0, None), Verdict::Clear);
+    assert!(matches!(court.after(10, lease(1_000_005)), Verdict::Rivals(_)));
+}
+
+#[test]
+fn workloads_are_named_with_the_command_that_stops_them() {
+    let mut court = Court::new(DriverName::Cherry);
+    let verdict = court.look(0, Some(None), Some(2));
+    assert_eq!(
+        stops(&verdict),
+        ["kubectl -n kube-system delete deployment cloud-provider-cherry"]
+    );
+    assert_eq!(court.after(2, None), Verdict::Clear);
+}
+
+#[test]
+fn what_cannot_be_read_is_as_it_was() {
+    let mut court = Court::new(DriverName::Equinix);
+    assert_eq!(court.look(0, None, None), Verdict::Undecided);
+    assert_eq!(court.look(2, Some(None), None), Verdict::Undecided);
+    assert_eq!(court.look(2, None, Some(0)), Verdict::Clear);
+    assert!(matches!(court.look(2, None, Some(1)), Verdict::Rivals(_)));
+    assert!(matches!(court.look(60, None, None), Verdict::Rivals(_)));
+    assert_eq!(court.look(2, None, Some(0)), Verdict::Clear);
+}
