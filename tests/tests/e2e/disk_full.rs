@@ -80,9 +80,7 @@ async fn a_full_disk_refuses_writes_until_there_is_room() -> Result<()> {
         ..ReleaseRequest::default()
     };
     let taken = client.clone().release(release).await;
-    let error = taken
-        .err()
-        .with_context(|| format!("{prefix} was taken back"))?;
+    let error = taken.err().with_context(|| format!("{prefix} was taken back"))?;
     is_full(&format!("{:?}: {}", error.code(), error.message()))?;
     agrees(&client, &told, &refused).await?;
 
@@ -141,11 +139,7 @@ async fn a_start_on_a_full_disk_names_the_way_out_and_loses_nothing() -> Result<
     let client = connect(&ipam).await?;
     let known = told.len();
     allocate(&client, CALLERS, &mut told, &mut refused).await?;
-    assert_eq!(
-        told.len(),
-        known,
-        "something was given that cannot be written"
-    );
+    assert_eq!(told.len(), known, "something was given that cannot be written");
     agrees(&client, &told, &refused).await?;
 
     limit(&ipam, None)?;
@@ -283,8 +277,7 @@ async fn allocate(
 
 /// The refusal that says what is wrong, and that trying again may help.
 fn is_full(refusal: &str) -> Result<()> {
-    let clear =
-        refusal.starts_with("Unavailable: the store cannot write") && refusal.contains("too large");
+    let clear = refusal.starts_with("Unavailable: the store cannot write") && refusal.contains("too large");
     ensure!(clear, "refused for something else: {refusal}");
     Ok(())
 }
@@ -318,12 +311,7 @@ async fn agrees(client: &Client, told: &Told, refused: &BTreeSet<String>) -> Res
             by: Some(By::Owner(owner(name))),
             ..LookupRequest::default()
         };
-        let found = client
-            .clone()
-            .lookup(request)
-            .await?
-            .into_inner()
-            .allocations;
+        let found = client.clone().lookup(request).await?.into_inner().allocations;
         ensure!(found.is_empty(), "{name} was refused and holds {found:?}");
     }
     Ok(())
