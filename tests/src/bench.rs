@@ -5,6 +5,8 @@
 //!     load        durable allocations through ipam's gRPC
 //!     mtls        calls with mutual TLS, beside the same in plaintext
 //!     kube_load   Services on a real API server, beside a plain client that makes the same writes
+//!     calls       what a cluster of usual size costs in calls and writes: made, restarted, idle, one node more
+//!     settled     the cluster and cloud for that, and for the next
 //!     restart     a settled cluster and cloud, and what a restart asks of them; memory at that size
 //!     endpoint    the API endpoint leaves a dead machine; what an agent costs
 //!     provider    Services on a provider that is slow, beside what it took by itself
@@ -17,6 +19,7 @@
 //! Each ratio compares two numbers of the same run. Load is bounded in count and in time: what takes longer is an error
 //! of that measure, and the others run all the same. A target that is missed is a result, not an error.
 
+mod calls;
 mod domain;
 mod endpoint;
 mod image;
@@ -26,6 +29,7 @@ mod mtls;
 mod provider;
 mod report;
 mod restart;
+mod settled;
 mod subject;
 
 use anyhow::{Result, ensure};
@@ -37,6 +41,8 @@ pub use report::{Report, Row, Target};
 const USUAL: [usize; 2] = [1_000, 5_000];
 const FULL: usize = 10_000;
 const NODES: usize = 5_000;
+/// Nodes where calls are counted.
+const CALLS_NODES: usize = 50;
 
 /// Which measures to run, and how large.
 #[derive(Clone, Debug, Default)]
@@ -73,10 +79,18 @@ impl Plan {
         }
     }
 
+    /// Services and nodes where calls are counted.
+    fn calls_size(&self, services: usize) -> settled::Size {
+        settled::Size {
+            services: self.count.unwrap_or(services),
+            nodes: self.count.map_or(CALLS_NODES, |count| (count / 20).max(2)),
+        }
+    }
+
     /// Services and nodes of the restart.
-    fn restart_size(&self) -> restart::Size {
+    fn restart_size(&self) -> settled::Size {
         let services = if self.full { FULL } else { USUAL[1] };
-        restart::Size {
+        settled::Size {
             services: self.count.unwrap_or(services),
             nodes: self.count.unwrap_or(NODES),
         }
@@ -115,6 +129,7 @@ pub async fn run(plan: &Plan) -> Result<Report> {
         let wanted = rows.map(|rows| rows.into_iter().filter(|row| plan.wants(row.measure())).collect());
         report.take("restart", wanted)?;
     }
+    calls::run(plan, &mut report).await?;
     ensure!(!report.is_empty(), "there is no measure {}", plan.only.join(", "));
     Ok(report)
 }

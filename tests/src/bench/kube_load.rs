@@ -254,6 +254,11 @@ fn creates(
     all.buffer_unordered(IN_FLIGHT)
 }
 
+/// How long a plain client takes for as many Services and the same patches.
+pub(super) async fn reference(count: usize) -> Result<Duration> {
+    plain::run(count, false).await
+}
+
 /// The most patches that any Service got, and the events.
 fn patches(size: &Size) -> Row {
     let mut patches: BTreeMap<&str, usize> = BTreeMap::new();

@@ -1,0 +1,305 @@
+//! What a cluster of usual size costs in calls to the cloud and in writes to Kubernetes: made while groundplane runs, restarted, with a
+//! node more for each announcer, and idle. Counts, and so the same on any machine.
+
+mod forms;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::settled::{Families, PAGE, SettledWorld, Size};
+use super::subject::Subject;
+use super::{Plan, Report, Row, Target, kube_load, number, progress};
+use crate::kube_api::Mark;
+use crate::world::CloudApi;
+use forms::Form;
+
+const RESTART: &str = "calls_restart_100";
+const CREATE: &str = "calls_create_1000";
+const TIME: &str = "calls_create_1000_time";
+const NODE: &str = "calls_node_added";
+const IDLE: &str = "calls_idle";
+const HOUR: &str = "calls_idle_hour";
+
+/// Calls of a restart, other than for neighbours.
+const RESTART_CALLS: f64 = 20.0;
+/// How long an idle cluster is watched.
+const WATCHED: Duration = Duration::from_secs(180);
+/// So much shorter are all intervals where an hour is watched in that time.
+const FASTER: u32 = 20;
+/// In this time lists are read anew.
+const ROUND: Duration = Duration::from_secs(300);
+/// Neighbours that may be asked for in a minute.
+const NEIGHBOURS_A_MINUTE: f64 = 100.0;
+/// Where a list of all reservations is made for each order, there are more of them than this for each Service.
+const LISTS_A_SERVICE: f64 = 0.1;
+/// A node that comes: provider id and labels, annotations, status, and the events about it.
+const WRITES_A_NODE: f64 = 5.0;
+
+/// Intervals of the configuration, so much shorter. As by default otherwise.
+const HASTY: (&str, &str) = (
+    "  resync: 1500ms\n  cloudResync: 15s\n",
+    "eip: {maxAge: 15s}\ninstances: {maxAge: 15s}\nbgp: {refresh: 18m}\n",
+);
+
+/// Calls to the cloud by route, and writes to Kubernetes by kind.
+struct Counted {
+    calls: BTreeMap<String, u64>,
+    writes: BTreeMap<String, usize>,
+}
+
+/// A point from which on is counted.
+struct Since(u64, Mark);
+
+impl Since {
+    async fn now(world: &SettledWorld) -> Result<Self> {
+        Ok(Self(
+            world.project.journal().mark(),
+            world.cluster.api.mark().await?,
+        ))
+    }
+
+    async fn counted(&self, world: &SettledWorld) -> Result<Counted> {
+        Ok(Counted {
+            calls: world.project.journal().counts(self.0),
+            writes: world.writes_since(self.1).await?,
+        })
+    }
+}
+
+impl Counted {
+    /// Calls whose route is such a one.
+    fn of(&self, wanted: impl Fn(&str) -> bool) -> f64 {
+        let found = self.calls.iter().filter(|(route, _)| wanted(route));
+        number(found.map(|(_, count)| count).sum::<u64>())
+    }
+
+    fn all(&self) -> f64 {
+        self.of(|_| true)
+    }
+
+    fn cloud_writes(&self) -> f64 {
+        self.of(|route| !route.starts_with("GET "))
+    }
+
+    /// Pages of lists, and what there is once for the project.
+    fn pages(&self) -> f64 {
+        self.of(|route| route.starts_with("GET /projects/{pid}"))
+    }
+
+    /// What is read of one machine.
+    fn of_machines(&self) -> f64 {
+        self.of(|route| route.starts_with("GET /devices/{id}") || route.starts_with("GET /servers/{id}"))
+    }
+
+    fn kube_writes(&self) -> f64 {
+        number(self.writes.values().sum::<usize>())
+    }
+
+    fn on(&self, row: Row, world: &SettledWorld) -> Row {
+        row.with("services", world.size.services)
+            .with("nodes", world.size.nodes)
+            .with("routes", json!(self.calls))
+            .with("writes", json!(self.writes))
+    }
+}
+
+/// Runs what the plan wants of these measures.
+pub(super) async fn run(plan: &Plan, report: &mut Report) -> Result<()> {
+    for (cloud, suffix) in [(CloudApi::Equinix, ""), (CloudApi::Cherry, "_cherry")] {
+        let measure = format!("{RESTART}{suffix}");
+        if plan.wants(&measure) {
+            let row = restart(cloud, &measure, plan.calls_size(100)).await;
+            report.take(&measure, row.map(|row| vec![row]))?;
+        }
+    }
+    let large = plan.calls_size(1_000);
+    let measure = format!("{CREATE}_cherry");
+    if plan.wants(&measure) {
+        let made = Made::start(CloudApi::Cherry, large).await;
+        report.take(&measure, made.map(|made| vec![made.row(&measure)]))?;
+    }
+    if plan.wants_any(&[CREATE, TIME, IDLE, HOUR, NODE])
+        || Form::ALL.iter().any(|form| plan.wants(&measure_of(*form)))
+    {
+        match Made::start(CloudApi::Equinix, large).await {
+            Ok(made) => made.go_on(plan, report).await?,
+            Err(error) => report.take(CREATE, Err(error))?,
+        }
+    }
+    Ok(())
+}
+
+fn measure_of(form: Form) -> String {
+    format!("{NODE}_{}", form.name())
+}
+
+/// A restart where everything is settled.
+async fn restart(cloud: CloudApi, measure: &str, size: Size) -> Result<Row> {
+    progress(measure);
+    let world = SettledWorld::start(cloud, Families::Ipv4, size).await?;
+    let mut subject = Subject::start("all", |_| Ok(world.config("", ""))).await?;
+    subject.leads().await?;
+    world.fill().await?;
+    world.settle(&subject).await?;
+    let since = Since::now(&world).await?;
+    subject.process.restart().await?;
+    subject.process.ready().await?;
+    let settled = world.settle(&subject).await?;
+    let counted = since.counted(&world).await?;
+    let neighbours = counted.of_machines();
+    let others = counted.all() - neighbours;
+    let row = Row::absolute(measure, others, "calls", Target::AtMost(RESTART_CALLS))
+        .with("of_machines", neighbours)
+        .with("kube_writes", counted.kube_writes())
+        .with("quiet", settled.quiet)
+        .and(neighbours <= number(size.nodes) && counted.kube_writes() <= 0.0);
+    Ok(counted.on(row, &world))
+}
+
+/// A cluster that was filled while groundplane ran.
+struct Made {
+    world: SettledWorld,
+    subject: Subject,
+    counted: Counted,
+    took: Duration,
+    quiet: bool,
+}
+
+impl Made {
+    async fn start(cloud: CloudApi, size: Size) -> Result<Self> {
+        progress(CREATE);
+        let world = SettledWorld::start(cloud, Families::Ipv4, size).await?;
+        let since = Since::now(&world).await?;
+        let subject = Subject::start("all", |_| Ok(world.config("", ""))).await?;
+        subject.leads().await?;
+        let begun = Instant::now();
+        let (complete, ()) = tokio::try_join!(world.complete(&subject), world.fill())?;
+        let settled = world.settle(&subject).await?;
+        Ok(Self {
+            counted: since.counted(&world).await?,
+            took: complete.duration_since(begun),
+            quiet: settled.quiet,
+            world,
+            subject,
+        })
+    }
+
+    /// An order for each Service, a session and a question for each node, and pages.
+    fn row(&self, measure: &str) -> Row {
+        let Size { services, nodes } = self.world.size;
+        let pages = self.counted.pages();
+        let allowed = number(services) + 2.0 * number(nodes) + pages;
+        let row = Row::absolute(measure, self.counted.all(), "calls", Target::AtMost(allowed))
+            .with("pages", pages)
+            .with("quiet", self.quiet)
+            .with("seconds", (self.took.as_secs_f64() * 10.0).round() / 10.0)
+            .and(pages <= LISTS_A_SERVICE * number(services) + RESTART_CALLS);
+        self.counted.on(row, &self.world)
+    }
+
+    async fn go_on(mut self, plan: &Plan, report: &mut Report) -> Result<()> {
+        if plan.wants(CREATE) {
+            report.take(CREATE, Ok(vec![self.row(CREATE)]))?;
+        }
+        if plan.wants(TIME) {
+            report.take(TIME, self.time().await.map(|row| vec![row]))?;
+        }
+        if plan.wants(IDLE) {
+            report.take(IDLE, self.idle(IDLE, 1).await.map(|row| vec![row]))?;
+        }
+        for form in Form::ALL {
+            let measure = measure_of(form);
+            if plan.wants(&measure) {
+                let row = self.node_added(form, &measure).await;
+                report.take(&measure, row.map(|row| vec![row]))?;
+            }
+        }
+        if plan.wants(HOUR) {
+            let row = match self.with(HASTY).await {
+                Ok(()) => self.idle(HOUR, FASTER).await,
+                Err(error) => Err(error),
+            };
+            report.take(HOUR, row.map(|row| vec![row]))?;
+        }
+        Ok(())
+    }
+
+    /// Beside a plain client that creates as many Services and makes the same patches, and knows their addresses beforehand.
+    async fn time(&self) -> Result<Row> {
+        progress(TIME);
+        let ours = self.took.as_secs_f64();
+        let reference = kube_load::reference(self.world.size.services)
+            .await?
+            .as_secs_f64();
+        let row = Row::relative(
+            TIME,
+            (ours, reference),
+            "s",
+            reference / ours,
+            Target::AtLeast(0.5),
+        );
+        Ok(row.with("services", self.world.size.services))
+    }
+
+    /// Nothing is to do, `faster` times as often.
+    async fn idle(&self, measure: &str, faster: u32) -> Result<Row> {
+        progress(measure);
+        let since = Since::now(&self.world).await?;
+        sleep(WATCHED).await;
+        self.subject.process.child()?.ensure_running()?;
+        let counted = since.counted(&self.world).await?;
+        let Size { services, nodes } = self.world.size;
+        let span = WATCHED * faster;
+        let rounds = (span.as_secs_f64() / ROUND.as_secs_f64()).ceil();
+        // Machines, and reservations with the blocks of the machines' own addresses.
+        let lists = 1.0 + (number(services + 2 * nodes) / f64::from(PAGE)).ceil();
+        let neighbours = NEIGHBOURS_A_MINUTE * span.as_secs_f64() / 60.0;
+        let (pages, of_machines) = (counted.pages(), counted.of_machines());
+        let row = Row::absolute(measure, pages, "calls", Target::AtMost(rounds * lists))
+            .with("minutes", span.as_secs() / 60)
+            .with("of_machines", of_machines)
+            .with("kube_writes", counted.kube_writes())
+            .and(of_machines <= neighbours)
+            .and(counted.kube_writes() <= 0.0 && counted.cloud_writes() <= 0.0);
+        Ok(counted.on(row, &self.world))
+    }
+
+    /// Starts groundplane anew, with this configuration beside its defaults.
+    async fn with(&mut self, (gateway, sections): (&str, &str)) -> Result<()> {
+        let config = self.world.config(gateway, sections);
+        // Two of them would compete for the lease, and the one that is measured might not lead.
+        self.subject.process.terminate().await?;
+        self.subject = Subject::start("all", |_| Ok(config)).await?;
+        self.world.complete(&self.subject).await.map(drop)
+    }
+
+    /// A node comes, where nodes are told in this form.
+    async fn node_added(&mut self, form: Form, measure: &str) -> Result<Row> {
+        progress(measure);
+        let gateway = form.prepare(&self.world).await?;
+        self.with((&gateway, "")).await?;
+        self.world.settle(&self.subject).await?;
+        let peers = form.peers(&self.world).await?;
+        let since = Since::now(&self.world).await?;
+        self.world.add_node().await?;
+        self.world.settle(&self.subject).await?;
+        let counted = since.counted(&self.world).await?;
+        let own = form.peers(&self.world).await?.saturating_sub(peers);
+        ensure!(own > 0 || form == Form::KubeVip, "the node's peers were not told");
+        let row = Row::absolute(
+            measure,
+            counted.kube_writes(),
+            "writes",
+            Target::AtMost(WRITES_A_NODE + number(own)),
+        )
+        .with("peers", own)
+        .with("cloud_calls", counted.all())
+        .with("cloud_writes", counted.cloud_writes())
+        .and(counted.cloud_writes() <= 1.0 && counted.of_machines() <= 2.0);
+        Ok(counted.on(row, &self.world))
+    }
+}
