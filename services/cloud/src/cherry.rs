@@ -164,11 +164,3 @@ fn provider_id(server: u64, operation: &str) -> Result<ProviderId, CloudError> {
         )
     })
 }
-
-/// Can this stand in a path as it is?
-fn is_plain(id: &str) -> bool {
-    !id.is_empty()
-        && id
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-}

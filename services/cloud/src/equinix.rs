@@ -21,7 +21,7 @@ use groundplane_core::{DriverName, ProviderId};
 use http::HeaderName;
 
 use crate::config::EquinixConfig;
-use crate::http::{ErrorBodies, Http, HttpMetrics, HttpOptions};
+use crate::http::{ErrorBodies, Http, HttpMetrics, HttpOptions, is_plain};
 use crate::{
     AddressBackend, Cloud, CloudError, CloudErrorKind, ConfiguredEndpoint, ConnectError, EndpointSelector,
 };
@@ -135,14 +135,6 @@ fn need_device(id: &ProviderId, operation: &str) -> Result<String, CloudError> {
             format!("`{id}` is not a machine of this cloud"),
         )
     })
-}
-
-/// Can this stand in a path as it is?
-fn is_plain(id: &str) -> bool {
-    !id.is_empty()
-        && id
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 fn is_uuid(id: &str) -> bool {

@@ -60,6 +60,14 @@ pub fn client(timeout: Duration) -> Result<reqwest::Client, reqwest::Error> {
         .build()
 }
 
+/// Can this id stand in a path as it is?
+pub(crate) fn is_plain(id: &str) -> bool {
+    !id.is_empty()
+        && id
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
 /// How a driver talks to its API.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpOptions {

@@ -7,9 +7,9 @@ use http::Method;
 use serde_json::json;
 
 use super::pages::ADDRESSES;
-use super::{Cherry, endpoint, is_plain, wire};
+use super::{Cherry, endpoint, wire};
 use crate::error::not_absence;
-use crate::http::Call;
+use crate::http::{Call, is_plain};
 use crate::{
     Assignment, CloudError, CloudErrorKind, ElasticIps, NewReservation, Placement, Reservation,
     ReservationState, tags,

@@ -11,8 +11,8 @@ use groundplane_core::{Prefix, ProviderId};
 use http::Method;
 use serde_json::json;
 
-use super::{Cherry, FloatingIp, addresses, is_plain, need_server, provider_id, server_of, wire};
-use crate::http::Call;
+use super::{Cherry, FloatingIp, addresses, need_server, provider_id, server_of, wire};
+use crate::http::{Call, is_plain};
 use crate::{CloudError, CloudErrorKind, Endpoint, EndpointAssignment, EndpointIps, EndpointSelector};
 
 const READ: &str = "read the API endpoint";

@@ -6,9 +6,9 @@ use http::Method;
 use serde_json::json;
 
 use super::pages::List;
-use super::{Equinix, is_plain, wire};
+use super::{Equinix, wire};
 use crate::error::not_absence;
-use crate::http::Call;
+use crate::http::{Call, is_plain};
 use crate::{
     Assignment, CloudError, CloudErrorKind, ElasticIps, Former, NewReservation, Placement, Reservation,
     ReservationState, tags,

@@ -11,8 +11,8 @@ use http::Method;
 use serde_json::json;
 
 use super::addresses::LIST;
-use super::{Equinix, device_of, is_plain, need_device, provider_id, wire};
-use crate::http::Call;
+use super::{Equinix, device_of, need_device, provider_id, wire};
+use crate::http::{Call, is_plain};
 use crate::{CloudError, CloudErrorKind, Endpoint, EndpointAssignment, EndpointIps, EndpointSelector};
 
 const READ: &str = "read the API endpoint";
