@@ -92,8 +92,8 @@ summary() {
     printf '%s\n' "${notes[@]}" | awk '/passed, / { passed += $1; failed += $3 } END { printf "%d passed, %d failed\n", passed, failed }'
 }
 
-# The pattern of the tests that run whole processes against a real Kubernetes API.
-readonly WHOLE='e2e.*|sim.*|trace.*|scenario.*|kill.*|demo.*'
+# The pattern of the tests in which everything runs together: processes on a real Kubernetes API, or all of it in simulated time.
+readonly WHOLE='e2e|sim_.*'
 
 step "format" cargo fmt --all --check || true
 step "lint" cargo clippy --workspace --all-targets --locked -- -D warnings || true
