@@ -60,6 +60,8 @@ mod services;
 mod sharing;
 #[path = "e2e/stores.rs"]
 mod stores;
+#[path = "e2e/takeover.rs"]
+mod takeover;
 #[path = "e2e/trace.rs"]
 mod trace;
 #[path = "e2e/trust.rs"]
