@@ -185,10 +185,11 @@ fn write(plan: &mut PoolPlan, shards: &[Shard<'_>]) {
             plan.shrink.push(object.delete(Kind::Pool));
             continue;
         }
+        let after: BTreeSet<&String> = shard.after.iter().collect();
         let kept: Vec<String> = shard
             .before
             .iter()
-            .filter(|entry| shard.after.contains(entry))
+            .filter(|entry| after.contains(entry))
             .cloned()
             .collect();
         let (loses, gains) = (kept.len() < shard.before.len(), kept.len() < shard.after.len());
