@@ -275,6 +275,3 @@ impl Controller for MetallbController {
         Vec::new()
     }
 }
-
-#[cfg(test)]
-mod tests;
