@@ -14,6 +14,7 @@
 //! file, and probes, reads and moves need no API server.
 
 mod candidate;
+mod clients;
 pub(crate) mod cluster;
 mod decide;
 mod events;
@@ -122,8 +123,8 @@ impl AgentPorts {
         witness: Arc<dyn Witness>,
     ) -> Self {
         Self {
-            eip: Arc::new(ports::EipOverGrpc::new(eip, cluster)),
-            health: Arc::new(ports::HealthOverGrpc::new(health)),
+            eip: Arc::new(clients::EipOverGrpc::new(eip, cluster)),
+            health: Arc::new(clients::HealthOverGrpc::new(health)),
             cluster: view,
             witness,
         }
