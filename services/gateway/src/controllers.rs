@@ -9,6 +9,7 @@
 //! A worker takes a key only while we lead. What a replica that does not lead is woken for waits in its queue, once a key.
 
 pub(crate) mod bgp;
+mod brake;
 pub(crate) mod endpoint;
 pub(crate) mod metallb;
 pub(crate) mod node;

@@ -6,7 +6,6 @@
 //! - [`lifecycle`]: nodes that are not ready, every five seconds.
 
 mod addresses;
-mod brake;
 mod lifecycle;
 mod plan;
 
@@ -26,7 +25,6 @@ use crate::cluster::objects::{Key, NodeObject};
 use crate::cluster::{Change, Event, Part, WriteError};
 use crate::gateway::Gateway;
 use crate::queue::{Outcome, Queue};
-pub(super) use brake::Brake;
 use plan::PlanError;
 
 /// The reason of a machine that belongs to another cloud.

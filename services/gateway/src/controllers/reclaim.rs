@@ -35,7 +35,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 use tracing::{info, warn};
 
-use super::node::Brake;
+use super::brake::Brake;
 use crate::clients::messages;
 use crate::cluster::objects::{Key, ServiceObject, ServiceType};
 use crate::cluster::{Event, ReadError};

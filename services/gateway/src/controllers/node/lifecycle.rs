@@ -23,11 +23,11 @@ use serde_json::Value;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{debug, info, warn};
 
-use super::brake::{Brake, Verdict};
 use super::plan;
 use crate::clients::messages;
 use crate::cluster::objects::{NodeObject, Ready};
 use crate::cluster::{Event, Part, WriteError};
+use crate::controllers::brake::{Brake, Verdict};
 use crate::gateway::Gateway;
 
 /// Questions that are asked at a time; they share one answer of the cloud.

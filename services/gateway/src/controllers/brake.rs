@@ -1,6 +1,6 @@
 //! The brake on deletions: what would take most of the nodes, or of the elastic IPs, is rather a wrong answer than the truth. Pure.
 //!
-//! Counted are distinct nodes, over a sliding window of time: a cloud that loses its machines one by one is as wrong as one that
+//! Counted are distinct ones, over a sliding window of time: a cloud that loses its machines one by one is as wrong as one that
 //! loses them at once. What a process deleted is remembered by it alone, so a new leader starts to count anew.
 
 use std::collections::{HashMap, HashSet};
@@ -13,7 +13,7 @@ const ALWAYS: usize = 2;
 
 /// What may go, and what went.
 #[derive(Debug)]
-pub(in crate::controllers) struct Brake {
+pub(super) struct Brake {
     /// The largest share of the nodes that may go within the window.
     fraction: f64,
     window: Duration,
@@ -23,18 +23,18 @@ pub(in crate::controllers) struct Brake {
 
 /// What the brake says to a number of deletions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::controllers) struct Verdict {
+pub(super) struct Verdict {
     /// May they all go?
-    pub(in crate::controllers) allowed: bool,
+    pub(super) allowed: bool,
     /// Nodes that would have gone within the window then.
-    pub(in crate::controllers) gone: usize,
+    pub(super) gone: usize,
     /// Nodes that there were at its beginning, or came since.
-    pub(in crate::controllers) all: usize,
+    pub(super) all: usize,
 }
 
 impl Brake {
     /// A brake that lets this share of the nodes go within a window.
-    pub(in crate::controllers) fn new(fraction: f64, window: Duration) -> Self {
+    pub(super) fn new(fraction: f64, window: Duration) -> Self {
         Self {
             fraction,
             window,
@@ -43,7 +43,7 @@ impl Brake {
     }
 
     /// May all of these go now? `gone` and `known` are UIDs; `known` has every node that there is, `gone` included.
-    pub(in crate::controllers) fn judge<'a>(
+    pub(super) fn judge<'a>(
         &mut self,
         gone: impl Iterator<Item = &'a str>,
         known: impl Iterator<Item = &'a str>,
@@ -69,7 +69,7 @@ impl Brake {
     }
 
     /// This node went, or may have gone: the answer to its deletion did not come.
-    pub(in crate::controllers) fn went(&mut self, uid: &str, now: Instant) {
+    pub(super) fn went(&mut self, uid: &str, now: Instant) {
         self.went.insert(uid.into(), now);
     }
 }
