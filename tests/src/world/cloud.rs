@@ -29,6 +29,15 @@ impl CloudApi {
         }
     }
 
+    /// The same, whose lists of addresses leave out those that machines came with: what is there was reserved.
+    #[must_use]
+    pub fn project_of_reservations(self) -> ProjectOptions {
+        ProjectOptions {
+            list_machine_blocks: false,
+            ..self.project()
+        }
+    }
+
     /// What groundplane is told of a project whose token is in this file.
     pub(super) fn config(self, project: &Project, token: &Path) -> String {
         match self {

@@ -7,13 +7,6 @@ use pretty_assertions::assert_eq;
 
 use crate::announced::{condition, refusal};
 
-fn project(cloud: CloudApi) -> ProjectOptions {
-    ProjectOptions {
-        list_machine_blocks: false,
-        ..cloud.project()
-    }
-}
-
 /// Each scenario on one cloud.
 macro_rules! scenarios {
     ($module:ident, $cloud:ident) => {
@@ -55,7 +48,7 @@ scenarios!(cherry, Cherry);
 
 /// E35, E40, E90: one elastic IP with the exact tags; status set; the deletion gives it back, and another Service keeps its own.
 async fn an_elastic_ip_comes_and_goes(cloud: CloudApi, mode: Mode) -> Result<()> {
-    let world = WorldOptions::on(cloud, project(cloud))
+    let world = WorldOptions::on(cloud, cloud.project_of_reservations())
         .mode(mode)
         .start("elastic")
         .await?;
@@ -89,7 +82,9 @@ async fn an_elastic_ip_comes_and_goes(cloud: CloudApi, mode: Mode) -> Result<()>
 
 /// E39, E90: the user's own address: status set, nothing ordered; the deletion leaves it alone.
 async fn a_users_own_address_is_used_and_never_deleted(cloud: CloudApi) -> Result<()> {
-    let world = WorldOptions::on(cloud, project(cloud)).start("own").await?;
+    let world = WorldOptions::on(cloud, cloud.project_of_reservations())
+        .start("own")
+        .await?;
     let (corner, project) = (&world.corner, world.project()?);
     let own = project.add_reservation(ReservationOptions::tagged(["mine"]));
     let address = own.address.context("it has no address")?.to_string();
@@ -106,7 +101,9 @@ async fn a_users_own_address_is_used_and_never_deleted(cloud: CloudApi) -> Resul
 
 /// E41, E45, E90: a create whose answer is lost is found again by its tags; no second one is ordered.
 async fn a_create_without_an_answer_is_found_again(cloud: CloudApi) -> Result<()> {
-    let world = WorldOptions::on(cloud, project(cloud)).start("lost").await?;
+    let world = WorldOptions::on(cloud, cloud.project_of_reservations())
+        .start("lost")
+        .await?;
     let (corner, project) = (&world.corner, world.project()?);
     project.fault(FaultRule::on("POST", "/projects/{pid}/ips", Action::DropAfter).first(1));
     corner.add_service("web").await?;
@@ -123,7 +120,7 @@ async fn a_create_without_an_answer_is_found_again(cloud: CloudApi) -> Result<()
 async fn a_spent_quota_is_said_and_overcome(cloud: CloudApi) -> Result<()> {
     let options = ProjectOptions {
         quota: Some(0),
-        ..project(cloud)
+        ..cloud.project_of_reservations()
     };
     let world = WorldOptions::on(cloud, options).start("quota").await?;
     let (corner, project) = (&world.corner, world.project()?);
@@ -143,7 +140,7 @@ async fn a_spent_quota_is_said_and_overcome(cloud: CloudApi) -> Result<()> {
 async fn the_cloud_may_be_away_and_lose_things(cloud: CloudApi) -> Result<()> {
     let corner = groundplane_tests::KubeApi::shared().await?.corner("away").await?;
     corner.add_service("web").await?;
-    let world = WorldOptions::on(cloud, project(cloud))
+    let world = WorldOptions::on(cloud, cloud.project_of_reservations())
         .section("eip: {maxAge: 1s}\n")
         .start_in(corner)
         .await?;
@@ -177,7 +174,7 @@ async fn the_cloud_may_be_away_and_lose_things(cloud: CloudApi) -> Result<()> {
 /// E90: the token of the cloud is in its file and in the requests to the cloud, and nowhere else: not in the arguments or the
 /// environment of the process, its log, its metrics, its readiness or its events.
 async fn the_token_shows_nowhere(cloud: CloudApi) -> Result<()> {
-    let mut world = WorldOptions::on(cloud, project(cloud))
+    let mut world = WorldOptions::on(cloud, cloud.project_of_reservations())
         .env("GROUNDPLANE_LOG", "debug")
         .start("secret")
         .await?;

@@ -1,25 +1,18 @@
 //! Elastic IPs that a person, a limit, an older controller or another one has a say in.
 
 use anyhow::{Context as _, Result, ensure};
-use groundplane_sandbox::{ProjectOptions, ReservationOptions};
+use groundplane_sandbox::ReservationOptions;
 use groundplane_tests::kube_api::ingress_of;
-use groundplane_tests::{WorldOptions, eventually};
+use groundplane_tests::{CloudApi, WorldOptions, eventually};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
 use crate::announced::{condition, refusal};
 
-fn project() -> ProjectOptions {
-    ProjectOptions {
-        list_machine_blocks: false,
-        ..ProjectOptions::default()
-    }
-}
-
 /// E44: a reservation that waits for a person is said to, and used when it comes; no other is ordered.
 #[tokio::test]
 async fn a_reservation_that_waits_is_waited_for() -> Result<()> {
-    let world = WorldOptions::equinix(project())
+    let world = WorldOptions::equinix(CloudApi::Equinix.project_of_reservations())
         .section("eip: {maxAge: 1s}\n")
         .start("waits")
         .await?;
@@ -63,7 +56,7 @@ async fn a_reservation_that_waits_is_waited_for() -> Result<()> {
 /// E52: the Service that would be one prefix too many is refused, and comes when another goes.
 #[tokio::test]
 async fn one_prefix_too_many_is_refused() -> Result<()> {
-    let world = WorldOptions::equinix(project())
+    let world = WorldOptions::equinix(CloudApi::Equinix.project_of_reservations())
         .gateway("  maxPrefixes: 2\n")
         .start("prefixes")
         .await?;
@@ -89,7 +82,9 @@ async fn one_prefix_too_many_is_refused() -> Result<()> {
 /// goes with the Service. E42: to `ClusterIP` and back, it gets another one, though the old one stood in its spec.
 #[tokio::test]
 async fn the_oldest_controllers_address_is_carried_over() -> Result<()> {
-    let world = WorldOptions::equinix(project()).start("packet").await?;
+    let world = WorldOptions::equinix(CloudApi::Equinix.project_of_reservations())
+        .start("packet")
+        .await?;
     let (corner, project) = (&world.corner, world.project()?);
     // A Service of this name, to learn its tag.
     corner.add_service("web").await?;
@@ -143,7 +138,9 @@ async fn the_oldest_controllers_address_is_carried_over() -> Result<()> {
 /// E48, E49: what is another's, by its class or by its word, gets nothing from us, and costs no call.
 #[tokio::test]
 async fn what_is_anothers_is_left_alone() -> Result<()> {
-    let world = WorldOptions::equinix(project()).start("others").await?;
+    let world = WorldOptions::equinix(CloudApi::Equinix.project_of_reservations())
+        .start("others")
+        .await?;
     let (corner, project) = (&world.corner, world.project()?);
     corner
         .create_service(corner.service_draft("classed").class("example.com/other"))

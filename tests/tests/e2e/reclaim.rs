@@ -1,25 +1,18 @@
 //! Elastic IPs that no Service has any more: a word, or the way back to the cloud.
 
 use anyhow::{Context as _, Result, ensure};
-use groundplane_sandbox::{Action, FaultRule, Project, ProjectOptions, ReservationOptions};
-use groundplane_tests::{World, WorldOptions, eventually};
+use groundplane_sandbox::{Action, FaultRule, Project, ReservationOptions};
+use groundplane_tests::{CloudApi, World, WorldOptions, eventually};
 use k8s_openapi::api::core::v1::Event;
 use kube::Api;
 use kube::api::ListParams;
 
 const DELETE: (&str, &str) = ("DELETE", "/ips/{id}");
 
-fn project() -> ProjectOptions {
-    ProjectOptions {
-        list_machine_blocks: false,
-        ..ProjectOptions::default()
-    }
-}
-
 /// A world that looks for orphans every two seconds, and lets any share of them go.
 async fn world(name: &str, mode: &str) -> Result<World> {
     let reclaim = format!("  reclaim: {{mode: {mode}, grace: 2s, maxFraction: 1}}\n");
-    WorldOptions::equinix(project())
+    WorldOptions::equinix(CloudApi::Equinix.project_of_reservations())
         .gateway(&reclaim)
         .section("eip: {maxAge: 1s}\n")
         .start(name)

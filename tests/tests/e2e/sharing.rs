@@ -1,25 +1,20 @@
 //! Services that name one address.
 
 use anyhow::{Context as _, Result, ensure};
-use groundplane_sandbox::{ProjectOptions, ReservationOptions};
-use groundplane_tests::WorldOptions;
+use groundplane_sandbox::ReservationOptions;
+use groundplane_tests::{CloudApi, WorldOptions};
 use pretty_assertions::assert_eq;
 
 use crate::announced::{condition, refusal};
 
 const KEY: &str = "metallb.io/allow-shared-ip";
 
-fn project() -> ProjectOptions {
-    ProjectOptions {
-        list_machine_blocks: false,
-        ..ProjectOptions::default()
-    }
-}
-
 /// Two Services with one key have one elastic IP: one is ordered, it outlives the one that it was ordered for, and goes with the last.
 #[tokio::test]
 async fn what_services_share_goes_with_the_last() -> Result<()> {
-    let world = WorldOptions::equinix(project()).start("share").await?;
+    let world = WorldOptions::equinix(CloudApi::Equinix.project_of_reservations())
+        .start("share")
+        .await?;
     let (corner, project) = (&world.corner, world.project()?);
     corner
         .create_service(corner.service_draft("web").annotation(KEY, "k"))
@@ -51,7 +46,9 @@ async fn what_services_share_goes_with_the_last() -> Result<()> {
 /// Of two Services that name one address of the user's, the second is told whose it is, and gets it when that is gone.
 #[tokio::test]
 async fn a_users_address_is_given_once() -> Result<()> {
-    let world = WorldOptions::equinix(project()).start("once").await?;
+    let world = WorldOptions::equinix(CloudApi::Equinix.project_of_reservations())
+        .start("once")
+        .await?;
     let (corner, project) = (&world.corner, world.project()?);
     let own = project.add_reservation(ReservationOptions::tagged(["mine"]));
     let address = own.address.context("it has no address")?.to_string();

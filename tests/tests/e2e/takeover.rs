@@ -21,13 +21,6 @@ use crate::announced::annotation;
 
 const METAL: &str = "cloud-provider-equinix-metal";
 
-fn project() -> ProjectOptions {
-    ProjectOptions {
-        list_machine_blocks: false,
-        ..ProjectOptions::default()
-    }
-}
-
 /// The tag that stands for a Service, as all generations made it.
 fn service_tag(corner: &Corner, name: &str) -> String {
     let digest = Sha256::digest(format!("{}/{name}", corner.namespace()));
@@ -184,7 +177,7 @@ async fn a_cluster_of_packet_ccm_is_taken_over_when_it_has_stopped() -> Result<(
     chart::grant_metallb(&corner.client(), "metallb-configmap", &metallb).await?;
     deployment(&corner, "packet-cloud-controller-manager", 1).await?;
     let mark = api.mark().await?;
-    let world = WorldOptions::equinix(project())
+    let world = WorldOptions::equinix(CloudApi::Equinix.project_of_reservations())
         .older_json(json!({ "loadbalancer": format!("metallb:///{metallb}/config") }))
         .start_in(corner)
         .await?;
@@ -321,11 +314,7 @@ async fn todays(cloud: CloudApi, scheme: &str, workload: &str) -> Result<()> {
     let corner = api.corner("today").await?;
     deployment(&corner, workload, 1).await?;
     let mark = api.mark().await?;
-    let options = ProjectOptions {
-        list_machine_blocks: false,
-        ..cloud.project()
-    };
-    let world = WorldOptions::on(cloud, options)
+    let world = WorldOptions::on(cloud, cloud.project_of_reservations())
         .older_json(json!({ "loadbalancer": "kube-vip://" }))
         .start_in(corner)
         .await?;
@@ -391,7 +380,7 @@ async fn what_only_a_name_speaks_for_is_given_by_apply() -> Result<()> {
     // The quota is spent, so that the Service has no other way.
     let options = ProjectOptions {
         quota: Some(0),
-        ..project()
+        ..CloudApi::Equinix.project_of_reservations()
     };
     let world = WorldOptions::equinix(options)
         .section("eip: {maxAge: 1s}\n")
