@@ -57,8 +57,6 @@ pub(super) struct Settled {
     pub(super) memory: Memory,
     /// Nothing was going on any more.
     pub(super) quiet: bool,
-    /// When all had what they ask for, the quiet time not included.
-    pub(super) complete: Instant,
 }
 
 impl Settled {
@@ -77,7 +75,7 @@ pub(super) struct SettledWorld {
     pub(super) size: Size,
     pub(super) cluster: Cluster,
     pub(super) project: Project,
-    cloud: CloudApi,
+    pub(super) cloud: CloudApi,
     families: Families,
     state: Scratch,
     _sandbox: Arc<Sandbox>,
@@ -173,13 +171,12 @@ impl SettledWorld {
 
     /// Waits until groundplane leads, every object has what it asks for, and nothing has been going on for a while.
     pub(super) async fn settle(&self, subject: &Subject) -> Result<Settled> {
-        let complete = self.complete(subject).await?;
+        self.complete(subject).await?;
         let quiet = self.quiet().await?;
         self.ensure_peers().await?;
         Ok(Settled {
             memory: subject.process.child()?.memory()?,
             quiet,
-            complete,
         })
     }
 
