@@ -25,7 +25,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info, warn};
 
-use judge::{Judge, Renewal, Sight};
+use judge::{Judge, Renewal, Seen, Sight};
 pub(crate) use judge::{Rival, Verdict, Workload};
 
 /// Where the older controllers run, and keep their lease.
@@ -192,14 +192,24 @@ impl Watcher {
 
     async fn look(&mut self) -> Sight {
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), NAMESPACE);
-        let renewal = read("leases", leases.get_opt(LEASE)).await;
-        let mut forbidden = renewal == Err(Unread::Forbidden);
-        let renewal = seen(renewal.map(|lease| lease.and_then(renewal_of)));
+        let lease = read("leases", leases.get_opt(LEASE)).await;
+        let mut forbidden = matches!(lease, Err(Unread::Forbidden));
+        let lease = match lease {
+            Ok(lease) => lease.and_then(renewal_of).map_or(Seen::Free, Seen::Held),
+            // What may not be read counts as nothing there; of what could not, nothing is known.
+            Err(Unread::Forbidden) => Seen::Free,
+            Err(Unread::Failed) => Seen::Unread,
+        };
         let mut workloads = Vec::new();
         for workload in self.judge.workloads() {
             let pods = self.pods(workload).await;
             forbidden |= pods == Err(Unread::Forbidden);
-            workloads.push((workload, seen(pods).map(Option::unwrap_or_default)));
+            let pods = match pods {
+                Ok(pods) => Some(pods.unwrap_or_default()),
+                Err(Unread::Forbidden) => Some(0),
+                Err(Unread::Failed) => None,
+            };
+            workloads.push((workload, pods));
         }
         if forbidden && !self.told {
             self.told = true;
@@ -209,7 +219,7 @@ impl Watcher {
                  Give it the chart's role"
             );
         }
-        Sight { renewal, workloads }
+        Sight { lease, workloads }
     }
 
     /// How many pods of it are at work.
@@ -281,15 +291,6 @@ enum Unread {
     Forbidden,
     /// The API server is away, or says something else.
     Failed,
-}
-
-/// What may not be read counts as nothing there; of what could not, nothing is known.
-fn seen<T: Default>(read: Result<T, Unread>) -> Option<T> {
-    match read {
-        Ok(found) => Some(found),
-        Err(Unread::Forbidden) => Some(T::default()),
-        Err(Unread::Failed) => None,
-    }
 }
 
 async fn read<T>(

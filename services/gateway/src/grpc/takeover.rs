@@ -12,8 +12,8 @@ use crate::takeover::{self, Action, ApplyError, GatherError, Item, Outcome};
 
 /// What becomes of what an older controller left.
 pub(super) async fn plan(gateway: &Gateway) -> Result<pb::PlanTakeoverResponse, Status> {
-    let facts = takeover::gather(gateway).await.map_err(ApplyError::Gather);
-    let plan = takeover::plan(&facts.map_err(refused)?);
+    let facts = takeover::gather(gateway).await.map_err(ApplyError::Gather)?;
+    let plan = takeover::plan(&facts);
     Ok(pb::PlanTakeoverResponse {
         plan_id: plan.id,
         items: plan.items.into_iter().map(item).collect(),
@@ -23,7 +23,7 @@ pub(super) async fn plan(gateway: &Gateway) -> Result<pb::PlanTakeoverResponse, 
 
 /// Does what the plan says.
 pub(super) async fn apply(gateway: &Arc<Gateway>, id: &str) -> Result<pb::ApplyTakeoverResponse, Status> {
-    let outcomes = takeover::apply(gateway, id).await.map_err(refused)?;
+    let outcomes = takeover::apply(gateway, id).await?;
     let outcome = |Outcome {
                        item: one,
                        ok,
@@ -79,9 +79,11 @@ impl Kinded for ApplyError {
     }
 }
 
-fn refused(error: ApplyError) -> Status {
-    match &error {
-        ApplyError::Gather(GatherError::Service(error)) => forward("gateway", error),
-        error => status("gateway", error, Details::default()),
+impl From<ApplyError> for Status {
+    fn from(error: ApplyError) -> Self {
+        match &error {
+            ApplyError::Gather(GatherError::Service(error)) => forward("gateway", error),
+            error => status("gateway", error, Details::default()),
+        }
     }
 }

@@ -37,7 +37,7 @@ async fn plan(channel: Channel, output: Output) -> anyhow::Result<()> {
         client.clone().plan_takeover(pb::PlanTakeoverRequest {}).await
     })
     .await?;
-    print(output, &Plan::from(answer))
+    print(output, &Found::from(answer))
 }
 
 async fn apply(channel: Channel, plan_id: String, output: Output) -> anyhow::Result<()> {
@@ -101,7 +101,7 @@ impl From<pb::TakeoverItem> for Item {
 /// What is found, as it is printed.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Plan {
+struct Found {
     plan_id: String,
     leader: bool,
     /// How much there is yet to do.
@@ -109,7 +109,7 @@ struct Plan {
     items: Vec<Item>,
 }
 
-impl From<pb::PlanTakeoverResponse> for Plan {
+impl From<pb::PlanTakeoverResponse> for Found {
     fn from(answer: pb::PlanTakeoverResponse) -> Self {
         let items: Vec<Item> = answer.items.into_iter().map(Item::from).collect();
         Self {
@@ -121,7 +121,7 @@ impl From<pb::PlanTakeoverResponse> for Plan {
     }
 }
 
-impl Show for Plan {
+impl Show for Found {
     fn text(&self) -> String {
         let heads = ["GROUP", "WHAT", "FOUND", "ACTION", "DETAIL"];
         let mut rows = vec![heads.map(str::to_owned).to_vec()];
@@ -222,8 +222,8 @@ mod tests {
         }
     }
 
-    fn plan(items: Vec<pb::TakeoverItem>) -> Plan {
-        Plan::from(pb::PlanTakeoverResponse {
+    fn plan(items: Vec<pb::TakeoverItem>) -> Found {
+        Found::from(pb::PlanTakeoverResponse {
             plan_id: "abc".to_owned(),
             items,
             leader: true,

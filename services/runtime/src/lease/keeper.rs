@@ -251,7 +251,7 @@ impl Keeper {
 /// Waits until it says so. Where nobody can say anything any more: for ever.
 async fn becomes(allowed: &mut watch::Receiver<bool>, what: bool) {
     if allowed.wait_for(|allowed| *allowed == what).await.is_err() {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

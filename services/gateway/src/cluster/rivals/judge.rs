@@ -79,12 +79,23 @@ pub(super) struct Renewal {
     pub(super) duration: Duration,
 }
 
-/// One look. `None`: it could not be read, and is as it was.
+/// A look at the lease.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Seen {
+    /// It could not be read, and is as it was.
+    Unread,
+    /// Nobody holds it.
+    #[default]
+    Free,
+    /// Somebody does, or did.
+    Held(Renewal),
+}
+
+/// One look.
 #[derive(Clone, Debug)]
 pub(super) struct Sight {
-    /// Of the lease; within: nobody holds it.
-    pub(super) renewal: Option<Option<Renewal>>,
-    /// Pods at work.
+    pub(super) lease: Seen,
+    /// Pods at work; `None`: that could not be read, and is as it was.
     pub(super) workloads: Vec<(Workload, Option<i32>)>,
 }
 
@@ -132,9 +143,10 @@ impl Judge {
 
     /// Takes a look in, and says what is known then.
     pub(super) fn see(&mut self, sight: Sight, now: Instant, wall: Timestamp) -> Verdict {
-        if let Some(renewal) = sight.renewal {
-            self.held = renewal.map(|renewal| self.hold(renewal, now, wall));
-            self.read = true;
+        match sight.lease {
+            Seen::Unread => {}
+            Seen::Free => (self.held, self.read) = (None, true),
+            Seen::Held(renewal) => (self.held, self.read) = (Some(self.hold(renewal, now, wall)), true),
         }
         for (workload, pods) in sight.workloads {
             if let Some(pods) = pods {

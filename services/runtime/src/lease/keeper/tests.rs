@@ -139,7 +139,7 @@ async fn a_lease_is_taken_and_kept_only_while_it_is_allowed() {
     let (_annotations, follow) = watch::channel(BTreeMap::new());
     let (tasks, config) = (Tasks::new(), LeaseConfig::new("ns", "groundplane", "a"));
     let leadership = lease::start_while(client, config, follow, allowed, &tasks);
-    let asked = tokio::time::timeout(Duration::from_secs(3600), api.next_request()).await;
+    let asked = timeout(Duration::from_secs(3600), api.next_request()).await;
     assert!(asked.is_err(), "asked without leave");
 
     allow.send_replace(true);
@@ -151,7 +151,7 @@ async fn a_lease_is_taken_and_kept_only_while_it_is_allowed() {
 
     allow.send_replace(false);
     leadership.lost().await;
-    let asked = tokio::time::timeout(Duration::from_secs(3600), api.next_request()).await;
+    let asked = timeout(Duration::from_secs(3600), api.next_request()).await;
     assert!(asked.is_err(), "asked without leave");
 
     allow.send_replace(true);

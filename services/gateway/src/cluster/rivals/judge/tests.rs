@@ -11,8 +11,8 @@ struct Court {
     wall: Timestamp,
 }
 
-fn lease(renewed: i64) -> Option<Renewal> {
-    Some(Renewal {
+fn lease(renewed: i64) -> Seen {
+    Seen::Held(Renewal {
         holder: "old_1".to_owned(),
         renewed: Some(Timestamp::from_second(renewed).unwrap()),
         duration: Duration::from_secs(15),
@@ -29,11 +29,11 @@ impl Court {
     }
 
     /// A look so many seconds later: the lease, and no pods.
-    fn after(&mut self, seconds: u64, renewal: Option<Renewal>) -> Verdict {
-        self.look(seconds, Some(renewal), Some(0))
+    fn after(&mut self, seconds: u64, lease: Seen) -> Verdict {
+        self.look(seconds, lease, Some(0))
     }
 
-    fn look(&mut self, seconds: u64, renewal: Option<Option<Renewal>>, pods: Option<i32>) -> Verdict {
+    fn look(&mut self, seconds: u64, lease: Seen, pods: Option<i32>) -> Verdict {
         self.now += Duration::from_secs(seconds);
         let workloads = self
             .judge
@@ -41,7 +41,7 @@ impl Court {
             .into_iter()
             .map(|one| (one, pods))
             .collect();
-        let sight = Sight { renewal, workloads };
+        let sight = Sight { lease, workloads };
         self.judge.see(sight, self.now, self.wall)
     }
 }
@@ -55,7 +55,10 @@ fn stops(verdict: &Verdict) -> Vec<&str> {
 
 #[test]
 fn a_cluster_without_any_is_clear_at_once() {
-    assert_eq!(Court::new(DriverName::Equinix).after(0, None), Verdict::Clear);
+    assert_eq!(
+        Court::new(DriverName::Equinix).after(0, Seen::Free),
+        Verdict::Clear
+    );
 }
 
 #[test]
@@ -83,7 +86,7 @@ fn a_lease_that_somebody_left_is_waited_out_once_and_released_ones_not_at_all() 
     let mut court = Court::new(DriverName::Cherry);
     assert_eq!(court.after(0, lease(999_990)), Verdict::Undecided);
     assert_eq!(court.after(15, lease(999_990)), Verdict::Clear);
-    assert_eq!(court.after(15, None), Verdict::Clear);
+    assert_eq!(court.after(15, Seen::Free), Verdict::Clear);
     let mut court = Court::new(DriverName::Cherry);
     // More than an hour old by any clock.
     assert_eq!(court.after(0, lease(996_000)), Verdict::Clear);
@@ -93,28 +96,28 @@ fn a_lease_that_somebody_left_is_waited_out_once_and_released_ones_not_at_all() 
 #[test]
 fn a_lease_that_is_taken_while_we_look_is_somebodys() {
     let mut court = Court::new(DriverName::Equinix);
-    assert_eq!(court.after(0, None), Verdict::Clear);
+    assert_eq!(court.after(0, Seen::Free), Verdict::Clear);
     assert!(matches!(court.after(10, lease(1_000_005)), Verdict::Rivals(_)));
 }
 
 #[test]
 fn workloads_are_named_with_the_command_that_stops_them() {
     let mut court = Court::new(DriverName::Cherry);
-    let verdict = court.look(0, Some(None), Some(2));
+    let verdict = court.look(0, Seen::Free, Some(2));
     assert_eq!(
         stops(&verdict),
         ["kubectl -n kube-system delete deployment cloud-provider-cherry"]
     );
-    assert_eq!(court.after(2, None), Verdict::Clear);
+    assert_eq!(court.after(2, Seen::Free), Verdict::Clear);
 }
 
 #[test]
 fn what_cannot_be_read_is_as_it_was() {
     let mut court = Court::new(DriverName::Equinix);
-    assert_eq!(court.look(0, None, None), Verdict::Undecided);
-    assert_eq!(court.look(2, Some(None), None), Verdict::Undecided);
-    assert_eq!(court.look(2, None, Some(0)), Verdict::Clear);
-    assert!(matches!(court.look(2, None, Some(1)), Verdict::Rivals(_)));
-    assert!(matches!(court.look(60, None, None), Verdict::Rivals(_)));
-    assert_eq!(court.look(2, None, Some(0)), Verdict::Clear);
+    assert_eq!(court.look(0, Seen::Unread, None), Verdict::Undecided);
+    assert_eq!(court.look(2, Seen::Free, None), Verdict::Undecided);
+    assert_eq!(court.look(2, Seen::Unread, Some(0)), Verdict::Clear);
+    assert!(matches!(court.look(2, Seen::Unread, Some(1)), Verdict::Rivals(_)));
+    assert!(matches!(court.look(60, Seen::Unread, None), Verdict::Rivals(_)));
+    assert_eq!(court.look(2, Seen::Unread, Some(0)), Verdict::Clear);
 }
