@@ -159,6 +159,31 @@ fn names_module(path: &str, module: &str) -> bool {
         .is_some_and(|rest| !rest.starts_with(|next: char| next.is_alphanumeric() || next == '_'))
 }
 
+/// Rule: a file whose head says that it is pure waits for nobody and asks for no time. A time may be an argument.
+fn impure_names(source: &Source) -> Vec<String> {
+    let head = source.text.lines().take_while(|line| line.len() > "//!".len());
+    let head = head
+        .map_while(|line| line.strip_prefix("//!"))
+        .collect::<String>();
+    let claimed = [" Pure.", " Pure:", ": pure."]
+        .iter()
+        .any(|claim| head.contains(claim));
+    if !claimed || is_test(&source.path) {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for (index, line) in program(&source.text) {
+        let line = line.replace("use tokio::time::Instant;", "");
+        let named = ["tokio", "tonic", "redb", "reqwest"].map(|name| names_crate(&line, name));
+        let waits =
+            ["async fn ", "async move ", "async {", "async |", "::now()"].map(|what| line.contains(what));
+        if named.contains(&true) || waits.contains(&true) {
+            found.push(format!("{}:{}: {}", source.path, index + 1, line.trim()));
+        }
+    }
+    found
+}
+
 /// Rule: a file can be read in one sitting.
 fn too_long(source: &Source) -> Option<String> {
     let lines = program(&source.text).count();
@@ -211,6 +236,16 @@ fn what_decides_does_no_io() -> Result<()> {
     );
     assert_eq!(
         sources.iter().flat_map(outward_names).collect::<Vec<_>>(),
+        Vec::<String>::new()
+    );
+    Ok(())
+}
+
+#[test]
+fn what_says_that_it_is_pure_is() -> Result<()> {
+    let sources = sources(&["services"])?;
+    assert_eq!(
+        sources.iter().flat_map(impure_names).collect::<Vec<_>>(),
         Vec::<String>::new()
     );
     Ok(())
@@ -310,6 +345,27 @@ fn the_rules_can_be_broken() {
     );
     assert_eq!(
         outward_names(&source("services/x/src/domain/tests.rs", "use tokio::test;")).len(),
+        0
+    );
+
+    let said = |head: &str, text: &str| {
+        impure_names(&source("services/x/src/plan.rs", &format!("{head}\n\n{text}")))
+    };
+    for text in ["use tokio::time::sleep;", "async fn f() {}", "    Instant::now()"] {
+        assert_eq!(said("//! What is lacking. Pure.", text).len(), 1, "{text}");
+        assert_eq!(
+            said("//! What is lacking: pure.\n//!\n//! More.", text).len(),
+            1,
+            "{text}"
+        );
+        assert_eq!(
+            said("//! What is done.\n//!\n//! Pure. Or not.", text).len(),
+            0,
+            "{text}"
+        );
+    }
+    assert_eq!(
+        said("//! Pure.", "use tokio::time::Instant;\n// as tokio::time").len(),
         0
     );
 
