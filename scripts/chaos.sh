@@ -24,7 +24,7 @@ if [[ "$only" != real ]]; then
     env "${variables[@]}" RUSTFLAGS="--cfg tokio_unstable" CARGO_TARGET_DIR="$target/chaos" \
         cargo test --locked -p groundplane-tests --test sim_chaos -- whatever_fails --nocapture || failed=1
     # The API endpoint has agents, and so a simulation, of its own.
-    ((runs == 1)) || env GROUNDPLANE_SEEDS="$runs" cargo test --locked -p groundplane-tests --test sim_endpoint || failed=1
+    ((runs == 1)) || env "${variables[@]}" cargo test --locked -p groundplane-tests --test sim_endpoint || failed=1
 fi
 if [[ "$only" != simulation ]]; then
     [[ "$only" == real ]] || runs=$(((runs + 19) / 20))

@@ -2,7 +2,7 @@
 //! that breaks, in front of a cloud that fails in every way. One process, one thread, paused time; a seed is a run.
 //!
 //! What must never be is told in `rules`. A seed that fails prints its plan and what happened, and `GROUNDPLANE_SEED` runs it alone;
-//! `GROUNDPLANE_SEEDS` says how many are run.
+//! `GROUNDPLANE_SEEDS` says how many are run, `GROUNDPLANE_FIRST` from which on.
 
 #![allow(
     clippy::expect_used,
@@ -197,10 +197,11 @@ async fn crash(plan: Plan) -> Result<Duration, String> {
     Ok(took)
 }
 
-/// Runs seeds on two threads; a failure is the one of the lowest seed, with its plan.
+/// Runs so many seeds on two threads; a failure is the one of the lowest seed, with its plan.
 fn run_all<T: Send>(seeds: u64, run: impl Fn(u64) -> Result<T, String> + Sync) -> Vec<T> {
+    let begin = env("GROUNDPLANE_FIRST").unwrap_or_default();
     let lane = |first: u64| -> Result<Vec<T>, (u64, String)> {
-        let seeds = (first..seeds).step_by(LANES);
+        let seeds = (begin + first..begin + seeds).step_by(LANES);
         seeds
             .map(|seed| run(seed).map_err(|failure| (seed, failure)))
             .collect()
