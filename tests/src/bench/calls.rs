@@ -31,6 +31,8 @@ const WATCHED: Duration = Duration::from_secs(180);
 const FASTER: u32 = 20;
 /// In this time lists are read anew.
 const ROUND: Duration = Duration::from_secs(300);
+/// In this time the networks of machines are listed anew.
+const NETWORKS: Duration = Duration::from_secs(3600);
 /// Neighbours that may be asked for in a minute.
 const NEIGHBOURS_A_MINUTE: f64 = 100.0;
 /// A node that comes: provider id and labels, annotations, status, and the events about it.
@@ -251,9 +253,11 @@ impl Made {
         let rounds = (span.as_secs_f64() / ROUND.as_secs_f64()).ceil();
         // Machines, and reservations with the blocks of the machines' own addresses.
         let lists = 1.0 + (number(services + 2 * nodes) / f64::from(PAGE)).ceil();
+        // The networks of machines, for those whose neighbours are asked for.
+        let networks = (span.as_secs_f64() / NETWORKS.as_secs_f64()).ceil();
         let neighbours = NEIGHBOURS_A_MINUTE * span.as_secs_f64() / 60.0;
         let (pages, of_machines) = (counted.pages(), counted.of_machines());
-        let row = Row::absolute(measure, pages, "calls", Target::AtMost(rounds * lists))
+        let row = Row::absolute(measure, pages, "calls", Target::AtMost(rounds * lists + networks))
             .with("minutes", span.as_secs() / 60)
             .with("of_machines", of_machines)
             .with("kube_writes", counted.kube_writes())
