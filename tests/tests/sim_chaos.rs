@@ -37,7 +37,7 @@ use std::time::Duration;
 
 use groundplane_runtime::args::TelemetryArgs;
 use groundplane_runtime::telemetry::Telemetry;
-use groundplane_tests::chaos::{Action, Plan};
+use groundplane_tests::chaos::{Action, Plan, number_from, run_seeds};
 use groundplane_tests::kube_api::proxy::Call;
 use tokio::time::{Instant, sleep_until};
 
@@ -51,8 +51,6 @@ const SETTLE: Duration = Duration::from_secs(75);
 const QUIET: Duration = Duration::from_secs(45);
 /// How many runs are enough for every day.
 const SEEDS: u64 = 200;
-/// Threads.
-const LANES: u64 = 2;
 
 type Tally = BTreeMap<&'static str, u64>;
 
@@ -133,50 +131,12 @@ async fn run(plan: Plan) -> Result<Ran, String> {
     })
 }
 
-fn env(name: &str) -> Option<u64> {
-    std::env::var(name)
-        .ok()
-        .map(|text| text.parse().expect("a number"))
-}
-
-/// Runs seeds on two threads; a failure is the one of the lowest seed, with its plan.
-fn run_all(first: u64, seeds: u64) -> Vec<Ran> {
-    let lane = |offset: u64| -> Result<Vec<Ran>, (u64, String)> {
-        let seeds = (first + offset..first + seeds).step_by(usize::try_from(LANES).expect("few"));
-        seeds
-            .map(|seed| alone(seed).map_err(|failure| (seed, failure)))
-            .collect()
-    };
-    let lanes: Vec<_> = std::thread::scope(|scope| {
-        let running: Vec<_> = (0..LANES)
-            .map(|offset| scope.spawn(move || lane(offset)))
-            .collect();
-        running
-            .into_iter()
-            .map(|lane| lane.join().expect("no panic"))
-            .collect()
-    });
-    let mut all = Vec::new();
-    let mut failed: Vec<(u64, String)> = Vec::new();
-    for lane in lanes {
-        match lane {
-            Ok(lane) => all.extend(lane),
-            Err(failure) => failed.push(failure),
-        }
-    }
-    failed.sort();
-    if let Some((_, failure)) = failed.first() {
-        panic!("{failure}");
-    }
-    all
-}
-
 /// E40, E41, E45 in simulated time: whatever fails, and whoever dies at whatever step, a Service never loses its address nor shares it,
 /// no node goes whose machine lives, and what people wrote stays; once nothing fails, each Service has exactly its reservation, nobody
 /// else has one, and nothing is written any more.
 #[test]
 fn whatever_fails_everybody_has_what_is_theirs() {
-    if let Some(seed) = env("GROUNDPLANE_SEED") {
+    if let Some(seed) = number_from("GROUNDPLANE_SEED") {
         // With GROUNDPLANE_LOG, what the processes say of themselves, too.
         let telemetry = std::env::var("GROUNDPLANE_LOG").ok().map(|log| {
             let telemetry = TelemetryArgs {
@@ -195,12 +155,9 @@ fn whatever_fails_everybody_has_what_is_theirs() {
         drop(telemetry);
         return;
     }
-    let (first, seeds) = (
-        env("GROUNDPLANE_FIRST").unwrap_or_default(),
-        env("GROUNDPLANE_SEEDS").unwrap_or(SEEDS),
-    );
+    let seeds = number_from("GROUNDPLANE_SEEDS").unwrap_or(SEEDS);
     let mut tally = Tally::new();
-    for ran in run_all(first, seeds) {
+    for ran in run_seeds(seeds, alone) {
         for (what, count) in ran.tally {
             *tally.entry(what).or_default() += count;
         }

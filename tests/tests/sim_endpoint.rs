@@ -25,6 +25,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use groundplane_cloud::testing::EndpointChange;
+use groundplane_tests::chaos::{number_from, run_seeds};
 use tokio::time::{Instant, sleep_until};
 
 use plan::{Action, FAULTS, Plan};
@@ -38,8 +39,6 @@ const QUIET: Duration = Duration::from_secs(12);
 const SEEDS: u64 = 300;
 /// The same, of those in which little else than the holder fails.
 const CRASHES: u64 = 60;
-/// Threads.
-const LANES: usize = 2;
 /// For probes and calls on their way.
 const ON_THE_WAY: Duration = Duration::from_millis(50);
 
@@ -157,12 +156,6 @@ fn finish(world: &World, plan: &Plan) -> Result<Ran, String> {
     })
 }
 
-fn env(name: &str) -> Option<u64> {
-    std::env::var(name)
-        .ok()
-        .map(|text| text.parse().expect("a number"))
-}
-
 /// A run in which the holder fails, and nothing else: how long until another machine has it?
 async fn crash(plan: Plan) -> Result<Duration, String> {
     let world = begin(&plan).await;
@@ -197,55 +190,22 @@ async fn crash(plan: Plan) -> Result<Duration, String> {
     Ok(took)
 }
 
-/// Runs so many seeds on two threads; a failure is the one of the lowest seed, with its plan.
-fn run_all<T: Send>(seeds: u64, run: impl Fn(u64) -> Result<T, String> + Sync) -> Vec<T> {
-    let begin = env("GROUNDPLANE_FIRST").unwrap_or_default();
-    let lane = |first: u64| -> Result<Vec<T>, (u64, String)> {
-        let seeds = (begin + first..begin + seeds).step_by(LANES);
-        seeds
-            .map(|seed| run(seed).map_err(|failure| (seed, failure)))
-            .collect()
-    };
-    let lanes: Vec<_> = std::thread::scope(|scope| {
-        let running: Vec<_> = (0..LANES as u64)
-            .map(|first| scope.spawn(move || lane(first)))
-            .collect();
-        running
-            .into_iter()
-            .map(|lane| lane.join().expect("no panic"))
-            .collect()
-    });
-    let mut all = Vec::new();
-    let mut failed: Vec<(u64, String)> = Vec::new();
-    for lane in lanes {
-        match lane {
-            Ok(lane) => all.extend(lane),
-            Err(failure) => failed.push(failure),
-        }
-    }
-    failed.sort();
-    if let Some((_, failure)) = failed.first() {
-        panic!("{failure}");
-    }
-    all
-}
-
 fn seeds(every_day: u64) -> u64 {
-    env("GROUNDPLANE_SEEDS").unwrap_or(every_day)
+    number_from("GROUNDPLANE_SEEDS").unwrap_or(every_day)
 }
 
 /// E67, E69, E78 in simulated time: whatever fails, and whoever dies at whatever step, one machine at most holds the endpoint, it moves
 /// only from one that is dead, to one that is ready, and once nothing fails, one holds it that is ready, and keeps it.
 #[test]
 fn one_holds_it_whatever_fails() {
-    if let Some(seed) = env("GROUNDPLANE_SEED") {
+    if let Some(seed) = number_from("GROUNDPLANE_SEED") {
         let plan = Plan::new(seed);
         let ran = alone(run(plan.clone())).unwrap_or_else(|failure| panic!("{failure}"));
         println!("{plan}\n{}", ran.log.join("\n"));
         return;
     }
     let mut tally = Tally::new();
-    for ran in run_all(seeds(SEEDS), |seed| alone(run(Plan::new(seed)))) {
+    for ran in run_seeds(seeds(SEEDS), |seed| alone(run(Plan::new(seed)))) {
         for (what, count) in ran.tally {
             *tally.entry(what).or_default() += count;
         }
@@ -265,10 +225,10 @@ fn one_holds_it_whatever_fails() {
 /// E69 in simulated time: however the holder fails, another machine has the endpoint as soon as the settings promise, and keeps it.
 #[test]
 fn a_dead_holder_is_followed_within_the_bound() {
-    let one = env("GROUNDPLANE_SEED");
+    let one = number_from("GROUNDPLANE_SEED");
     let took = match one {
         Some(seed) => vec![alone(crash(Plan::crash(seed))).unwrap_or_else(|failure| panic!("{failure}"))],
-        None => run_all(seeds(CRASHES), |seed| alone(crash(Plan::crash(seed)))),
+        None => run_seeds(seeds(CRASHES), |seed| alone(crash(Plan::crash(seed)))),
     };
     println!("longest of {}: {:?}", took.len(), took.iter().max());
     assert!(
@@ -279,11 +239,11 @@ fn a_dead_holder_is_followed_within_the_bound() {
 
 /// Runs the plans of a kind, and tells how often what happened in them.
 fn tally_of(every_day: u64, plan: fn(u64) -> Plan) -> Tally {
-    let one = env("GROUNDPLANE_SEED");
+    let one = number_from("GROUNDPLANE_SEED");
     let run = |seed| alone(run(plan(seed)));
     let all = match one {
         Some(seed) => vec![run(seed).unwrap_or_else(|failure| panic!("{failure}"))],
-        None => run_all(seeds(every_day), run),
+        None => run_seeds(seeds(every_day), run),
     };
     let mut tally = Tally::new();
     for (what, count) in all.into_iter().flat_map(|ran| ran.tally) {
