@@ -72,10 +72,11 @@ pub(crate) fn status(
     }))
 }
 
-/// Empties `status.loadBalancer`.
+/// Empties `status.loadBalancer`. Refused by the API server if the Service has changed since it was read: a write that comes through late
+/// must not meet one that is ours again.
 pub(crate) fn empty_status(service: &ServiceObject) -> Patch<Value> {
     Patch::Strategic(json!({
-        "metadata": { "uid": service.uid },
+        "metadata": { "uid": service.uid, "resourceVersion": service.version },
         "status": { "loadBalancer": { "ingress": null } },
     }))
 }
