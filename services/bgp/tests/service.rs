@@ -405,7 +405,10 @@ async fn the_overview_has_no_passwords() {
     let network: Prefix = page.machines[0].private_network.parse().unwrap();
     let gateway: std::net::IpAddr = page.machines[0].gateway.parse().unwrap();
     for address in [private, gateway] {
-        assert!(network.range().contains(Prefix::host(address).range()), "{network} {address}");
+        assert!(
+            network.range().contains(Prefix::host(address).range()),
+            "{network} {address}"
+        );
     }
     assert_ne!(gateway, private);
     assert_eq!(page.machines[0].peers[0].source_address, private.to_string());
