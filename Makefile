@@ -20,7 +20,7 @@ demo: ## a story on a real API server, first with own addresses, then on the san
 bench: ## measures against the ceiling of this machine (ONLY=measure, SIZE=full)
 	@ONLY="$(ONLY)" SIZE="$(SIZE)" scripts/program.sh bench
 
-chaos: ## random faults by seeds, in simulated time and for real (SEED=0, RUNS=200, ONLY=simulation|real)
+chaos: ## random faults by seeds, in simulated time and for real (SEED=0, RUNS=200, ONLY=simulation or real)
 	@SEED="$(SEED)" RUNS="$(RUNS)" ONLY="$(ONLY)" scripts/chaos.sh
 
 image: ## the container image, groundplane:dev
