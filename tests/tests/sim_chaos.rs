@@ -49,6 +49,8 @@ const CALM: Duration = Duration::from_secs(900);
 const SETTLE: Duration = Duration::from_secs(75);
 /// Then nothing is written for as long.
 const QUIET: Duration = Duration::from_secs(45);
+/// How often people and kubelets look, and processes are started again.
+const TICK: Duration = Duration::from_secs(1);
 /// How many runs are enough for every day.
 const SEEDS: u64 = 200;
 
@@ -86,7 +88,7 @@ async fn until(world: &World, then: Instant) {
     while Instant::now() < then {
         start_due(world).await;
         world.live();
-        sleep_until(then.min(Instant::now() + Duration::from_millis(250))).await;
+        sleep_until(then.min(Instant::now() + TICK)).await;
     }
     start_due(world).await;
     world.live();

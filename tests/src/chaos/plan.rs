@@ -99,6 +99,17 @@ impl Plan {
             let at = Scale(random.u32(..1_000));
             let action = plan.draw(&mut random);
             plan.events.push((at, action));
+            // People who change their minds at once meet what is only half done.
+            if let Action::Create(service) = action
+                && random.bool()
+            {
+                let at = Scale(at.0 + random.u32(1..80));
+                let action = match random.u32(..3) {
+                    0 => Action::Flip(service),
+                    _ => Action::Delete(service),
+                };
+                plan.events.push((at, action));
+            }
         }
         plan.events.sort_by_key(|(at, _)| *at);
         plan

@@ -106,7 +106,7 @@ fn gateway(world: &World, life: usize, context: &Context) -> Result<(), Failure>
         pools: Some(false),
         resync: Duration::from_secs(5).into(),
         cloud_resync: Duration::from_secs(20).into(),
-        node_monitor_period: Duration::from_secs(1).into(),
+        node_monitor_period: Duration::from_secs(2).into(),
         lifecycle: Lifecycle {
             max_delete_fraction: 1.0,
             ..Lifecycle::default()
@@ -123,7 +123,7 @@ fn gateway(world: &World, life: usize, context: &Context) -> Result<(), Failure>
         },
         lease: Lease {
             duration: Duration::from_secs(5).into(),
-            retry: Duration::from_millis(500).into(),
+            retry: Duration::from_secs(1).into(),
             ..Lease::default()
         },
         ..Config::default()
