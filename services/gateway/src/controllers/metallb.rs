@@ -6,6 +6,7 @@
 
 mod config_map;
 mod present;
+mod refusals;
 mod resources;
 mod world;
 
@@ -131,6 +132,14 @@ fn key() -> Key {
     Key::cluster_wide("metallb")
 }
 
+/// A round that came to its end.
+#[derive(Debug)]
+struct Told {
+    round: Round,
+    /// Peers or Secrets were refused, and are to be tried again; all else was written.
+    refusal: Option<Trouble>,
+}
+
 /// Why a round did not come to its end.
 #[derive(Debug)]
 enum Stop {
@@ -163,7 +172,7 @@ impl MetallbController {
     }
 
     /// One round, as the configuration has it.
-    async fn round(&self) -> Result<Round, Stop> {
+    async fn round(&self) -> Result<Told, Stop> {
         if self.gateway.config.announcer == Announcer::MetallbConfigmap {
             self.by_config_map().await
         } else {
@@ -245,8 +254,8 @@ impl Controller for MetallbController {
         // What is not known yet would look like what is not there.
         cluster.services.index.synced().await;
         cluster.nodes.index.synced().await;
-        let round = match self.round().await {
-            Ok(round) => round,
+        let Told { round, refusal } = match self.round().await {
+            Ok(told) => told,
             Err(Stop::Again) => return Outcome::Conflict,
             Err(Stop::Failed(trouble)) => return self.failed(trouble),
             Err(Stop::Missing(trouble)) => {
@@ -256,9 +265,19 @@ impl Controller for MetallbController {
                 return outcome;
             }
         };
-        self.failures.store(0, Ordering::Relaxed);
         let complete = round.complete;
         self.wake_services(self.gateway.metallb.written(round));
+        if let Some(trouble) = refusal {
+            let failures = self.failures.fetch_add(1, Ordering::Relaxed);
+            warn!(
+                reason = trouble.reason,
+                message = trouble.message,
+                failures = failures + 1,
+                "MetalLB is told without what it refuses"
+            );
+            return Outcome::After(FAILURES.pause(failures));
+        }
+        self.failures.store(0, Ordering::Relaxed);
         if complete {
             Outcome::Done
         } else {
@@ -275,3 +294,6 @@ impl Controller for MetallbController {
         Vec::new()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -282,6 +282,11 @@ fn address(spec: &Value) -> Option<IpAddr> {
     spec["peerAddress"].as_str()?.parse().ok()
 }
 
+/// Do two peers name one neighbour of one node?
+pub(crate) fn speak_of_one(one: &Value, other: &Value) -> bool {
+    address(one).is_some() && address(one) == address(other) && !hosts(one).is_disjoint(&hosts(other))
+}
+
 /// The host names that a peer selects.
 fn hosts(spec: &Value) -> BTreeSet<String> {
     let mut hosts = BTreeSet::new();

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::present::PATIENCE;
-use super::{MetallbController, Stop, settings};
+use super::{MetallbController, Stop, Told, settings};
 use crate::announcers::metallb::config_map::{self, ConfigPlan};
 use crate::announcers::metallb::{Round, Trouble};
 use crate::cluster::WriteError;
@@ -22,7 +22,7 @@ const KEY: &str = "config";
 const WHAT: &str = "configmaps";
 
 impl MetallbController {
-    pub(super) async fn by_config_map(&self) -> Result<Round, Stop> {
+    pub(super) async fn by_config_map(&self) -> Result<Told, Stop> {
         let term = self.gateway.cluster.leader.term();
         let (world, generation) = self.world();
         let config = &self.gateway.config.metallb;
@@ -71,13 +71,14 @@ impl MetallbController {
             );
         }
         let ConfigPlan { placed, refused, .. } = plan;
-        Ok(Round {
+        let round = Round {
             generation,
             term,
             placed,
             complete: world.complete,
             refused,
-        })
+        };
+        Ok(Told { round, refusal: None })
     }
 
     async fn write_config(
