@@ -108,19 +108,13 @@ async fn nothing_left(world: &World) -> Result<()> {
     .await
 }
 
-/// What may not change when a cluster is taken over: each reservation's address, and each session.
-fn carried(project: &Project) -> (BTreeMap<String, String>, Vec<String>) {
+/// What may not change when a cluster is taken over: each reservation's address.
+fn carried(project: &Project) -> BTreeMap<String, String> {
     let address = |address: Option<std::net::IpAddr>| address.map(|one| one.to_string()).unwrap_or_default();
     let reservations = project.reservations().into_iter();
-    let sessions = project.sessions().into_iter();
-    let mut sessions: Vec<_> = sessions.map(|session| format!("{:?}", session.id)).collect();
-    sessions.sort();
-    (
-        reservations
-            .map(|one| (one.id.to_string(), address(one.address)))
-            .collect(),
-        sessions,
-    )
+    reservations
+        .map(|one| (one.id.to_string(), address(one.address)))
+        .collect()
 }
 
 /// No write of the gateway's account but events, and none to the cloud.
@@ -167,6 +161,134 @@ fn add(project: &Project, tags: Vec<String>) -> Result<String> {
     Ok(reservation.address.context("no address")?.to_string())
 }
 
+/// What packet-ccm left, beside what others have.
+struct Left {
+    web: String,
+    brought: String,
+    reservations: BTreeMap<String, String>,
+}
+
+/// What a user has in MetalLB's `ConfigMap`.
+const USERS: &str = "- name: lan\n  protocol: layer2\n  addresses: [192.168.7.0/24] # by hand\n";
+
+/// What stands on the node: packet-ccm's, and a user's.
+const ON_NODE: [(&str, &str); 4] = [
+    ("packet.com/node.asn", "65000"),
+    ("packet.com/peer.asns", "65530"),
+    ("packet.com/peer.ips", "169.254.255.1,169.254.255.2"),
+    ("example.com/mine", "stays"),
+];
+
+/// The tags of another cluster's reservation.
+fn foreign() -> Vec<String> {
+    vec!["usage=packet-ccm-auto".to_owned(), "service=another".to_owned()]
+}
+
+/// Leaves it.
+async fn left_by_packet_ccm(world: &World, metallb: &str) -> Result<Left> {
+    let (corner, project) = (&world.corner, world.project()?);
+    let web = add(
+        project,
+        vec!["usage=packet-ccm-auto".to_owned(), service_tag(corner, "web")],
+    )?;
+    add(project, foreign())?;
+    let brought = add(project, vec!["mine".to_owned()])?;
+    old_service(corner, "web", &web).await?;
+    old_service(corner, "brought", &brought).await?;
+    old_node(world, CloudApi::Equinix, "packet://", &ON_NODE).await?;
+    let text = format!(
+        "address-pools:\n{USERS}- name: {ns}/web\n  protocol: bgp\n  auto-assign: false\n  addresses: [{web}/32]\n- name: brought\n  \
+         protocol: bgp\n  auto-assign: false\n  addresses: [{brought}/32]\n",
+        ns = corner.namespace()
+    );
+    let config_maps: Api<ConfigMap> = Api::namespaced(corner.client(), metallb);
+    let config_map =
+        serde_json::from_value(json!({ "metadata": { "name": "config" }, "data": { "config": text } }))?;
+    config_maps.create(&PostParams::default(), &config_map).await?;
+    Ok(Left {
+        web,
+        brought,
+        reservations: carried(project),
+    })
+}
+
+/// It runs: looked at, named, refused.
+async fn planned_while_it_runs(world: &World) -> Result<()> {
+    let stop = "kubectl -n kube-system delete deployment packet-cloud-controller-manager";
+    let (id, items) = plan_with(world, "rivals", "packet-cloud-controller-manager", "BLOCKED").await?;
+    let rival = item(&items, "rivals", "packet-cloud-controller-manager")?;
+    ensure!(
+        rival["detail"].as_str().unwrap_or_default().contains(stop),
+        "{rival}"
+    );
+    let refused = world.ctl(&["takeover", "apply", "--plan", &id]).await;
+    let Err(refused) = refused else {
+        bail!("applied beside an older controller");
+    };
+    ensure!(format!("{refused:#}").contains(stop), "{refused:#}");
+    let other = world.ctl(&["takeover", "apply", "--plan", "another"]).await;
+    ensure!(format!("{other:?}").contains("the plan changed"), "{other:?}");
+    ensure!(world.log_text()?.contains(stop), "the log names no command");
+    let (_, items) = plan_with(world, "services", "/web", "ADOPT").await?;
+    ensure!(
+        item(&items, "services", "/brought")?["found"]
+            .as_str()
+            .unwrap_or_default()
+            .contains("brought"),
+        "{items:#?}"
+    );
+    assert_eq!(item(&items, "metallb", "/web")?["action"], "ADOPT");
+    let changes = items
+        .iter()
+        .filter(|item| item["group"] == "reservations" && item["action"] == "CHANGE");
+    assert_eq!(changes.count(), 1, "{items:#?}");
+    Ok(())
+}
+
+/// Everything is where it was, today's tags are on what is ours, and what others have is theirs.
+async fn as_it_was(world: &World, metallb: &str, left: &Left) -> Result<()> {
+    let (corner, project) = (&world.corner, world.project()?);
+    let config_maps: Api<ConfigMap> = Api::namespaced(corner.client(), metallb);
+    let Left { web, brought, .. } = left;
+    assert_eq!(carried(project), left.reservations, "reservations");
+    let calls = |method: &str, route: &str| project.journal().calls(0, method, route).len();
+    assert_eq!(calls("POST", "/projects/{pid}/ips"), 0);
+    assert_eq!(calls("DELETE", "/ips/{id}"), 0);
+    let tags: Vec<Vec<String>> = project.reservations().into_iter().map(|one| one.tags).collect();
+    ensure!(tags.contains(&foreign()), "another cluster's stay: {tags:?}");
+    ensure!(tags.contains(&vec!["mine".to_owned()]), "{tags:?}");
+    ensure!(
+        tags.contains(&vec![
+            format!("usage={METAL}-auto"),
+            service_tag(corner, "web"),
+            format!("cluster={}", corner.cluster()),
+        ]),
+        "{tags:?}"
+    );
+    assert_eq!(
+        corner.addresses_of("web", 1).await?,
+        std::slice::from_ref(&left.web)
+    );
+    assert_eq!(
+        corner.addresses_of("brought", 1).await?,
+        std::slice::from_ref(&left.brought)
+    );
+    let told = config_maps.get("config").await?.data.unwrap_or_default();
+    let told = told.get("config").context("no text")?;
+    ensure!(told.contains(USERS), "{told}");
+    ensure!(
+        told.contains(&format!("{web}/32")) && told.contains(&format!("{brought}/32")),
+        "{told}"
+    );
+    let node: Node = corner.nodes().get(&corner.node_name("n1")).await?;
+    for (key, value) in ON_NODE {
+        assert_eq!(annotation(&node, key), Some(value), "{key}");
+    }
+    let id = node.spec.unwrap_or_default().provider_id.unwrap_or_default();
+    ensure!(id.starts_with("packet://"), "{id}");
+    Ok(())
+}
+
 /// E50: packet-ccm's cluster: while its Deployment runs, groundplane plans and writes nothing; its lease alone keeps it waiting, too. When
 /// it has stopped, everything becomes groundplane's where it is, and the user's own entries stay to the byte.
 #[tokio::test]
@@ -181,65 +303,9 @@ async fn a_cluster_of_packet_ccm_is_taken_over_when_it_has_stopped() -> Result<(
         .older_json(json!({ "loadbalancer": format!("metallb:///{metallb}/config") }))
         .start_in(corner)
         .await?;
-    let (corner, project) = (&world.corner, world.project()?);
-
-    let web = add(
-        project,
-        vec!["usage=packet-ccm-auto".to_owned(), service_tag(corner, "web")],
-    )?;
-    let foreign = vec!["usage=packet-ccm-auto".to_owned(), "service=another".to_owned()];
-    add(project, foreign.clone())?;
-    let brought = add(project, vec!["mine".to_owned()])?;
-    old_service(corner, "web", &web).await?;
-    old_service(corner, "brought", &brought).await?;
-    let left_on_node = [
-        ("packet.com/node.asn", "65000"),
-        ("packet.com/peer.asns", "65530"),
-        ("packet.com/peer.ips", "169.254.255.1,169.254.255.2"),
-        ("example.com/mine", "stays"),
-    ];
-    old_node(&world, CloudApi::Equinix, "packet://", &left_on_node).await?;
-    let users = "- name: lan\n  protocol: layer2\n  addresses: [192.168.7.0/24] # by hand\n";
-    let text = format!(
-        "address-pools:\n{users}- name: {ns}/web\n  protocol: bgp\n  auto-assign: false\n  addresses: [{web}/32]\n- name: brought\n  \
-         protocol: bgp\n  auto-assign: false\n  addresses: [{brought}/32]\n",
-        ns = corner.namespace()
-    );
-    let config_maps: Api<ConfigMap> = Api::namespaced(corner.client(), &metallb);
-    let config_map =
-        serde_json::from_value(json!({ "metadata": { "name": "config" }, "data": { "config": text } }))?;
-    config_maps.create(&PostParams::default(), &config_map).await?;
-    let before = carried(project);
-
-    // It runs: looked at, named, refused.
-    let stop = "kubectl -n kube-system delete deployment packet-cloud-controller-manager";
-    let (id, items) = plan_with(&world, "rivals", "packet-cloud-controller-manager", "BLOCKED").await?;
-    let rival = item(&items, "rivals", "packet-cloud-controller-manager")?;
-    ensure!(
-        rival["detail"].as_str().unwrap_or_default().contains(stop),
-        "{rival}"
-    );
-    let refused = world.ctl(&["takeover", "apply", "--plan", &id]).await;
-    let Err(refused) = refused else {
-        bail!("applied beside an older controller");
-    };
-    ensure!(format!("{refused:#}").contains(stop), "{refused:#}");
-    let changed = world.ctl(&["takeover", "apply", "--plan", "another"]).await;
-    ensure!(format!("{changed:?}").contains("the plan changed"), "{changed:?}");
-    ensure!(world.log_text()?.contains(stop), "the log names no command");
-    let (_, items) = plan_with(&world, "services", "/web", "ADOPT").await?;
-    ensure!(
-        item(&items, "services", "/brought")?["found"]
-            .as_str()
-            .unwrap_or_default()
-            .contains("brought"),
-        "{items:#?}"
-    );
-    assert_eq!(item(&items, "metallb", "/web")?["action"], "ADOPT");
-    let changes = items
-        .iter()
-        .filter(|item| item["group"] == "reservations" && item["action"] == "CHANGE");
-    assert_eq!(changes.count(), 1, "{items:#?}");
+    let corner = &world.corner;
+    let left = left_by_packet_ccm(&world, &metallb).await?;
+    planned_while_it_runs(&world).await?;
     nothing_written(&api, &world, mark).await?;
 
     // Its pods are gone, and somebody still renews its lease.
@@ -260,36 +326,7 @@ async fn a_cluster_of_packet_ccm_is_taken_over_when_it_has_stopped() -> Result<(
     // It stops: taken over, without a word from anybody.
     world.ready().await?;
     nothing_left(&world).await?;
-    assert_eq!(carried(project).0, before.0, "reservations");
-    let calls = |method: &str, route: &str| project.journal().calls(0, method, route).len();
-    assert_eq!(calls("POST", "/projects/{pid}/ips"), 0);
-    assert_eq!(calls("DELETE", "/ips/{id}"), 0);
-    let tags: Vec<Vec<String>> = project.reservations().into_iter().map(|one| one.tags).collect();
-    ensure!(tags.contains(&foreign), "another cluster's stay: {tags:?}");
-    ensure!(tags.contains(&vec!["mine".to_owned()]), "{tags:?}");
-    ensure!(
-        tags.contains(&vec![
-            format!("usage={METAL}-auto"),
-            service_tag(corner, "web"),
-            format!("cluster={}", corner.cluster()),
-        ]),
-        "{tags:?}"
-    );
-    assert_eq!(corner.addresses_of("web", 1).await?, [web.clone()]);
-    assert_eq!(corner.addresses_of("brought", 1).await?, [brought.clone()]);
-    let told = config_maps.get("config").await?.data.unwrap_or_default();
-    let told = told.get("config").context("no text")?;
-    ensure!(told.contains(users), "{told}");
-    ensure!(
-        told.contains(&format!("{web}/32")) && told.contains(&format!("{brought}/32")),
-        "{told}"
-    );
-    let node: Node = corner.nodes().get(&corner.node_name("n1")).await?;
-    for (key, value) in left_on_node {
-        assert_eq!(annotation(&node, key), Some(value), "{key}");
-    }
-    let id = node.spec.unwrap_or_default().provider_id.unwrap_or_default();
-    ensure!(id.starts_with("packet://"), "{id}");
+    as_it_was(&world, &metallb, &left).await?;
 
     // Once more there is nothing to do, and doing it changes nothing.
     let (id, ..) = plan(&world).await?;
@@ -347,7 +384,7 @@ async fn todays(cloud: CloudApi, scheme: &str, workload: &str) -> Result<()> {
     deployment(corner, workload, 0).await?;
     world.ready().await?;
     nothing_left(&world).await?;
-    assert_eq!(carried(project).0, before.0, "reservations");
+    assert_eq!(carried(project), before, "reservations");
     let tags: Vec<Vec<String>> = project.reservations().into_iter().map(|one| one.tags).collect();
     assert_eq!(tags, before_tags);
     let sent = project.journal().writes(0);
