@@ -423,7 +423,7 @@ async fn only_an_announcer_of_metallb_may_write_metallbs_objects() -> Result<()>
             .iter()
             .filter(|role| role["metadata"]["namespace"] == "elsewhere");
         let join = |value: &Value| list(value).iter().map(text).collect::<Vec<_>>().join(",");
-        let rules: Vec<String> = roles
+        let granted: Vec<String> = roles
             .flat_map(|role| list(&role["rules"]))
             .map(|rule| {
                 ["apiGroups", "resources", "resourceNames", "verbs"]
@@ -431,7 +431,7 @@ async fn only_an_announcer_of_metallb_may_write_metallbs_objects() -> Result<()>
                     .join(" ")
             })
             .collect();
-        assert_eq!(rules, expected, "{announcer}");
+        assert_eq!(granted, expected, "{announcer}");
     }
     Ok(())
 }

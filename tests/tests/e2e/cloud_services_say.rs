@@ -99,7 +99,10 @@ async fn the_oldest_controllers_address_is_carried_over() -> Result<()> {
     corner
         .create_service(corner.service_draft("web").load_balancer_ip(&address))
         .await?;
-    assert_eq!(corner.addresses_of("web", 1).await?, [address.clone()]);
+    assert_eq!(
+        corner.addresses_of("web", 1).await?,
+        std::slice::from_ref(&address)
+    );
     let now = project.reservation(left.id).context("it is gone")?.tags;
     assert_eq!(now, today);
     assert_eq!(
