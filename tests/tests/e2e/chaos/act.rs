@@ -279,10 +279,25 @@ impl Run {
             self.kill(role).await?;
             self.armed = false;
         }
+        self.tidy().await?;
         if self.world.mode() == Mode::Services {
             self.note("two gateways");
         }
         self.note("faults end");
+        Ok(())
+    }
+
+    /// Takes away nodes that were never initialised, and whose machine went: nobody else knows that they were ours, and groundplane says
+    /// of them again and again that they have none.
+    async fn tidy(&self) -> Result<()> {
+        for number in (0..self.plan.machines).filter(|number| !self.machines.contains_key(number)) {
+            let name = self.world.corner.node_name(&suffix(number));
+            let node = self.world.corner.nodes().get_opt(&name).await?;
+            let spec = node.and_then(|node| node.spec);
+            if spec.is_some_and(|spec| spec.provider_id.is_none()) {
+                self.world.corner.delete_node(&suffix(number)).await?;
+            }
+        }
         Ok(())
     }
 }

@@ -67,8 +67,18 @@ impl Run {
         Ok(())
     }
 
+    /// Waits until somebody leads, and does what a leader does: without one it would be quiet, too.
+    async fn somebody_leads(&self) -> Result<()> {
+        let (corner, name) = (&self.world.corner, "somebody-leads");
+        corner.add_service(name).await?;
+        corner.addresses_of(name, 1).await?;
+        corner.delete_service(name).await?;
+        corner.service_gone(name).await
+    }
+
     /// Waits until all is well.
     pub(super) async fn become_well(&mut self) -> Result<()> {
+        self.somebody_leads().await?;
         let wanted: Vec<usize> = self.services.keys().copied().collect();
         for number in wanted {
             // One that was deleted and is wanted again has to be gone first.
@@ -158,12 +168,7 @@ impl Run {
             let node = self.world.corner.nodes().get_opt(&name).await?;
             let (node, (device, marked)) = match (node, self.machines.get(&number)) {
                 (None, None) => continue,
-                // Of a node that was never initialised nobody knows that it was ours.
-                (Some(node), None) => {
-                    let ours = node.spec.is_some_and(|spec| spec.provider_id.is_some());
-                    ensure!(!ours, "{name} is there, and its machine is not");
-                    continue;
-                }
+                (Some(_), None) => bail!("{name} is there, and its machine is not"),
                 (None, Some(_)) => bail!("{name} is not there, and its machine is"),
                 (Some(node), Some(machine)) => (node, machine),
             };
