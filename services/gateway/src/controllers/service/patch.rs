@@ -82,9 +82,9 @@ pub(crate) fn empty_status(service: &ServiceObject) -> Patch<Value> {
 }
 
 /// Takes our last traces off the Service: the condition, and the finalizer where it is ours. One write, because after it nothing
-/// tells that the Service was ever ours.
+/// tells that the Service was ever ours. Refused by the API server if the Service has changed since it was read, as in [`empty_status`].
 pub(crate) fn farewell(service: &ServiceObject, finalizer: bool) -> Patch<Value> {
-    let mut patch = json!({ "metadata": { "uid": service.uid } });
+    let mut patch = json!({ "metadata": { "uid": service.uid, "resourceVersion": service.version } });
     if finalizer {
         patch["metadata"]["$deleteFromPrimitiveList/finalizers"] = json!([names::SERVICE_FINALIZER]);
     }
