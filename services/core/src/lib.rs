@@ -9,6 +9,7 @@ mod driver;
 mod error;
 mod name;
 pub mod names;
+pub mod older;
 mod owner;
 
 pub use address::{AddressRange, Family, ParseAddressError, Prefix};
