@@ -20,7 +20,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backon::{BackoffBuilder as _, ExponentialBuilder};
 use groundplane_core::Clock;
 use groundplane_runtime::config::SecretFile;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -31,6 +30,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument as _, debug, field, info_span};
 
+use crate::tries::Tries;
 use crate::{CloudError, CloudErrorKind};
 use gate::Gate;
 pub(crate) use metrics::HttpMetrics;
@@ -41,8 +41,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const POOL_IDLE: Duration = Duration::from_secs(30);
 /// A page of 1000 machines is about 4 MB. More than this is not an answer to us.
 const LONGEST_BODY: usize = 64 << 20;
-/// Tries of a call that may be repeated, the first included.
-const TRIES: usize = 3;
 
 /// A client with timeouts and without redirects, which would take the token elsewhere. `timeout` bounds a whole request.
 ///
@@ -147,6 +145,18 @@ impl Call {
         }
     }
 
+    /// What is called by its id below `/ips`: in both clouds an address, in one an assignment, too.
+    ///
+    /// # Errors
+    /// `Refused`: that is no id.
+    pub(crate) fn on_ip(operation: impl Into<String>, method: Method, id: &str) -> Result<Self, CloudError> {
+        let call = Self::new(operation, method, "/ips/{id}", format!("/ips/{id}"));
+        if is_plain(id) {
+            return Ok(call);
+        }
+        Err(call.error(CloudErrorKind::Refused, "not an id of this cloud"))
+    }
+
     pub(crate) fn query(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.query.push((name, value.into()));
         self
@@ -247,6 +257,14 @@ impl Http {
         self.run(call, |_| Ok(())).await
     }
 
+    /// As [`Http::send`], of what may be gone already: that is success.
+    pub(crate) async fn delete(&self, call: &Call) -> Result<(), CloudError> {
+        match self.send(call).await {
+            Err(error) if error.is(CloudErrorKind::NotFound) => Ok(()),
+            result => result,
+        }
+    }
+
     async fn run<T>(
         &self,
         call: &Call,
@@ -260,30 +278,20 @@ impl Http {
             .await
             .map_err(|_| call.error(CloudErrorKind::Unavailable, "closed"))?;
         let deadline = Instant::now() + self.inner.options.deadline;
-        let mut pauses = ExponentialBuilder::default()
-            .with_min_delay(Duration::from_millis(100))
-            .with_max_delay(Duration::from_secs(2))
-            .with_max_times(TRIES - 1)
-            .with_jitter()
-            .build();
-        let mut attempt = 1;
+        let mut tries = Tries::default();
         loop {
             self.pass_gate(call, deadline).await?;
+            let attempt = tries.number();
             let error = match self.attempt(call, attempt, deadline, &decode).await {
                 Ok(value) => return Ok(value),
                 Err(error) => error,
             };
-            let pause = pauses
-                .next()
-                .filter(|_| call.may_repeat() && is_passing(error.kind));
-            let Some(pause) = pause else { return Err(error) };
-            let pause = pause.max(error.retry_after.unwrap_or_default());
-            if Instant::now() + pause >= deadline {
+            let may_repeat = call.may_repeat() && is_passing(error.kind);
+            let Some(pause) = may_repeat.then(|| tries.rest(&error, deadline)).flatten() else {
                 return Err(error);
-            }
+            };
             debug!(error = %error, attempt, pause = ?pause, "trying again");
             tokio::time::sleep(pause).await;
-            attempt += 1;
         }
     }
 
@@ -326,9 +334,24 @@ impl Http {
             .inner
             .metrics
             .start(self.inner.options.driver, call.route, &call.method);
+        let started = Instant::now();
         let outcome = timeout_at(deadline, self.exchange(call, &token))
             .instrument(span.clone())
             .await;
+        let status = match &outcome {
+            Ok(Ok(reply)) => Some(reply.status),
+            _ => None,
+        };
+        // Neither query nor bodies, which may hold what is nobody's business. Without a status there was no whole answer.
+        span.in_scope(|| {
+            debug!(
+                method = %call.method,
+                path = call.path,
+                status,
+                milliseconds = started.elapsed().as_millis(),
+                "called the cloud"
+            );
+        });
         let reply = match outcome {
             Ok(Ok(reply)) => reply,
             Ok(Err(error)) => {

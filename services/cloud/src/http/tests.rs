@@ -5,6 +5,7 @@ use prometheus_client::registry::Registry;
 use serde_json::Value;
 
 use super::*;
+use crate::testing::overheard::Log;
 
 /// Seconds since the epoch at which these tests happen.
 const NOW: i64 = 1_000_000;
@@ -78,6 +79,36 @@ async fn a_read_is_tried_three_times_and_not_more() {
     bench.fault(Action::status(503), 3);
     assert_eq!(bench.get().await.unwrap_err().kind, CloudErrorKind::Unavailable);
     assert_eq!(bench.calls(), 6);
+}
+
+/// `--log debug` tells of each try what was asked and what came back: no query, no body, no token.
+#[tokio::test]
+async fn each_call_is_told_to_whoever_looks_closely() {
+    let bench = Bench::new(4).await;
+    bench.fault(Action::status(500), 1);
+    bench.fault(Action::DropBefore, 2);
+    let (log, _listening) = Log::begin();
+    let call = bench.call(Method::GET).query("search", "hunter2");
+    let _: Value = bench.http.read(&call).await.unwrap();
+    let text = log.text();
+    let told: Vec<&str> = text
+        .lines()
+        .filter(|line| line.contains("called the cloud"))
+        .collect();
+    let answers = [Some("status=500"), Some("status=200"), None, Some("status=200")];
+    assert_eq!(told.len(), answers.len(), "{told:?}");
+    for (line, status) in told.iter().zip(answers) {
+        let path = format!("method=GET path=\"/projects/{}/devices\"", bench.project.id());
+        assert!(line.contains(&path) && line.contains("milliseconds="), "{line}");
+        match status {
+            Some(status) => assert!(line.contains(status), "{line}"),
+            None => assert!(!line.contains("status="), "{line}"),
+        }
+        assert!(
+            !line.contains("hunter2") && !line.contains(bench.project.token()),
+            "{line}"
+        );
+    }
 }
 
 #[tokio::test]
