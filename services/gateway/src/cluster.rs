@@ -40,7 +40,7 @@ pub(crate) use leader::{Leader, identity};
 pub(crate) use metrics::WriteMetrics;
 use objects::{Key, NodeObject, ServiceObject, Slim};
 pub(crate) use reader::ReadError;
-pub(crate) use rivals::{Rival, Rivals, Verdict};
+pub(crate) use rivals::{Rival, Rivals, Tracks, Verdict};
 pub use secrets::{SecretError, Secrets, StoredSecret};
 pub(crate) use watch::{OnChange, Scope, follow};
 pub(crate) use writer::{Part, WriteError, Writer};

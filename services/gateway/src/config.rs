@@ -2,6 +2,7 @@
 
 mod annotations;
 mod check;
+mod empty;
 mod metallb;
 mod reclaim;
 
@@ -15,6 +16,8 @@ use serde::{Deserialize, Serialize};
 
 pub use annotations::{AnnotationFormat, Annotations};
 pub(crate) use annotations::{Field, Layout, Name};
+pub use empty::Empty;
+pub(crate) use empty::LOAD_BALANCER_IP;
 pub use metallb::{Advertisement, Metallb, PeerMode};
 pub use reclaim::{Reclaim, ReclaimMode};
 
@@ -42,6 +45,8 @@ pub struct Config {
     pub announcer: Announcer,
     /// How MetalLB is told.
     pub metallb: Metallb,
+    /// Where addresses are written for those whom nobody tells.
+    pub empty: Empty,
     /// Prefix of the BGP annotations on nodes, and of a Service's `eip-metro` and `eip-facility`; without the slash. Empty: that of the
     /// driver's old controller.
     pub annotation_prefix: String,
@@ -81,9 +86,10 @@ pub struct Config {
     pub lifecycle: Lifecycle,
     /// When elastic IPs are given back that no Service has any more.
     pub reclaim: Reclaim,
-    /// What is done while a controller that came before us still runs.
+    /// What is done while an older controller still runs.
     pub rivals: RivalPolicy,
-    /// So many addresses of a family may Services have, because a BGP session carries no more prefixes. 0: any number.
+    /// So many addresses of a family may Services have, because a BGP session carries no more prefixes. 0: as the cloud says. Where both
+    /// say something, the lower one holds.
     pub max_prefixes: u32,
     /// Leader election.
     pub lease: Lease,
@@ -100,6 +106,7 @@ impl Default for Config {
             namespace: String::new(),
             announcer: Announcer::default(),
             metallb: Metallb::default(),
+            empty: Empty::default(),
             annotation_prefix: String::new(),
             annotation_formats: vec![AnnotationFormat::Indexed],
             annotations: Annotations::default(),
@@ -135,8 +142,8 @@ pub struct ExternalService {
     pub name: String,
     /// The endpoint's address; `None`: as the cloud says.
     pub address: Option<IpAddr>,
-    /// The endpoint's port.
-    pub port: u16,
+    /// The endpoint's port; `None`: that of the machines' own API servers.
+    pub port: Option<u16>,
     /// Port of the machines' own API servers, where it is configured.
     pub node_port: Option<u16>,
     /// Labels of the nodes that could hold the endpoint (Kubernetes syntax). Empty: those of the control plane.
@@ -153,12 +160,12 @@ pub enum Announcer {
     Metallb,
     /// MetalLB up to 0.12, by its `ConfigMap` and `spec.loadBalancerIP`; it writes the status.
     MetallbConfigmap,
-    /// Nobody; the address goes into the status.
+    /// Nobody; the address goes into the status, and where `empty.tell` says.
     #[default]
     Empty,
 }
 
-/// What is done while a controller that came before us still runs.
+/// What is done while an older controller still runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RivalPolicy {

@@ -1,4 +1,4 @@
-//! Places where a test can kill the process, as `kill -9` would: between each two steps of journey 1.
+//! Places where a test can kill the process, as `kill -9` would: between each two steps of journey 1, and of a takeover.
 //!
 //! `GROUNDPLANE_FAILPOINT=service.after-ensure` aborts the process the first time that it comes by. Compiled always, so that
 //! what is tested is what is shipped; without the variable, passing a point costs one load.
@@ -27,10 +27,12 @@ pub(crate) enum Point {
     ReleaseAfterRelease,
     /// The status is empty; the finalizer is still there.
     ReleaseAfterStatus,
+    /// A Service has the reservation that a person gave it; nobody was told, and others wait for theirs.
+    TakeoverAfterGive,
 }
 
 impl Point {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::AfterFinalizer,
         Self::AfterEnsure,
         Self::AfterAnnounce,
@@ -38,6 +40,7 @@ impl Point {
         Self::ReleaseAfterAnnounce,
         Self::ReleaseAfterRelease,
         Self::ReleaseAfterStatus,
+        Self::TakeoverAfterGive,
     ];
 
     /// The value of the variable that arms it.
@@ -50,6 +53,7 @@ impl Point {
             Self::ReleaseAfterAnnounce => "service.release.after-announce",
             Self::ReleaseAfterRelease => "service.release.after-release",
             Self::ReleaseAfterStatus => "service.release.after-status",
+            Self::TakeoverAfterGive => "takeover.after-give",
         }
     }
 

@@ -13,12 +13,13 @@ use crate::clients::{Channels, Services};
 use crate::cluster::objects::{Key, NodeObject, ServiceObject, Slim};
 use crate::cluster::{
     Change, Cluster, ClusterIdentity, ConnectError, Events, Index, Leader, Objects, OnChange, Rivals, Scope,
-    WriteMetrics, Writer, connect, follow, identity,
+    Tracks, WriteMetrics, Writer, connect, follow, identity,
 };
-use crate::config::{Config, RivalPolicy};
+use crate::config::{Announcer, Config, RivalPolicy};
 use crate::gateway::{Gateway, Queues};
 use crate::metrics::Readings;
-use crate::{adoption, controllers, grpc, readiness};
+use crate::queue::Queue;
+use crate::{adoption, controllers, domain, grpc, readiness};
 
 /// The full name of what we serve.
 const SERVICE: &str = "groundplane.gateway.v1.GatewayService";
@@ -70,7 +71,11 @@ pub fn start_with(
         retry: config.lease.retry.0,
         ..LeaseConfig::new(namespace, config.lease.name.clone(), identity())
     };
-    let leader = Leader::elect(client.clone(), lease, rivals(&client, &config, context), tasks);
+    let nodes = Index::new(1);
+    let services_index = Index::marked(service_scopes(&config).len(), domain::service::named);
+    let tracks = tracks(&config, &nodes, &services_index);
+    let rivals = rivals(&client, &config, tracks, context);
+    let leader = Leader::elect(client.clone(), lease, rivals, tasks);
     let writer = Writer::new(
         client.clone(),
         leader.clone(),
@@ -80,24 +85,21 @@ pub fn start_with(
     let clock = Arc::clone(&context.clock);
     let events = Events::start(client.clone(), writer.clone(), clock, tasks, &context.metrics);
     let cluster = Cluster {
-        nodes: Objects::new(Index::new(1), client.clone(), writer.clone()),
-        services: Objects::new(
-            Index::new(service_scopes(&config).len()),
-            client.clone(),
-            writer.clone(),
-        ),
+        nodes: Objects::new(nodes, client.clone(), writer.clone()),
+        services: Objects::new(services_index, client.clone(), writer.clone()),
         identity: ClusterIdentity::new(config.cluster.clone()),
         client,
         leader,
         events,
     };
-    let queues = Queues::new();
-    register_readings(&cluster, &queues, context);
+    let (queues, backend) = (Queues::new(), controllers::backend(&config));
+    register_readings(&cluster, &queues, backend.queue(), context);
     let gateway = Arc::new(Gateway::new(
         config,
         cluster,
         Services::over(services),
         queues,
+        backend,
         context,
     ));
     begin(&gateway, context);
@@ -105,14 +107,25 @@ pub fn start_with(
     Ok(grpc::routes(&gateway))
 }
 
-/// Controllers that came before us, on the clouds that have had any.
-fn rivals(client: &Client, config: &Config, context: &Context) -> Rivals {
+/// Older controllers that still run, on the clouds that have had any.
+fn rivals(client: &Client, config: &Config, tracks: Tracks, context: &Context) -> Rivals {
     match config.driver {
         DriverName::Equinix | DriverName::Cherry => {
             let refuse = config.rivals == RivalPolicy::Refuse;
-            Rivals::watch(client.clone(), config.driver, refuse, context)
+            Rivals::watch(client.clone(), config.driver, refuse, tracks, context)
         }
         _ => Rivals::none(),
+    }
+}
+
+/// Where they would be seen writing.
+fn tracks(config: &Config, nodes: &Index<NodeObject>, services: &Index<ServiceObject>) -> Tracks {
+    let metallb = &config.metallb;
+    let ours = config.announcer == Announcer::MetallbConfigmap;
+    Tracks {
+        nodes: nodes.clone(),
+        services: services.clone(),
+        config_map: ours.then(|| (metallb.namespace.clone(), metallb.config_map.clone())),
     }
 }
 
@@ -143,7 +156,7 @@ fn begin(gateway: &Arc<Gateway>, context: &Context) {
     controllers::bgp::start(gateway, context);
     controllers::service::start(gateway, context);
     controllers::reclaim::start(gateway, context);
-    controllers::metallb::start(gateway, context);
+    Arc::clone(&gateway.backend).start(gateway, context);
     let config = &gateway.config;
     info!(
         announcer = ?config.announcer,
@@ -183,7 +196,7 @@ fn follow_nodes(gateway: &Arc<Gateway>, context: &Context) {
     let on_change: OnChange<NodeObject> = Arc::new(move |change: &Change<NodeObject>| {
         controllers::node::changed(&woken, change);
         controllers::bgp::changed(&woken, change);
-        controllers::metallb::changed(&woken, change);
+        woken.backend.node_changed(change);
     });
     spawn(
         gateway,
@@ -233,17 +246,16 @@ fn spawn<T: Slim>(
         .spawn("watch", follow(scope, index, on_change, gateway.stopping.clone()));
 }
 
-fn register_readings(cluster: &Cluster, queues: &Queues, context: &Context) {
+fn register_readings(cluster: &Cluster, queues: &Queues, backend: Option<&Queue>, context: &Context) {
     let (nodes, services) = (cluster.nodes.index.clone(), cluster.services.index.clone());
     let leader = cluster.leader.clone();
     Readings::register(
         &context.metrics,
-        vec![
-            queues.nodes.clone(),
-            queues.bgp.clone(),
-            queues.services.clone(),
-            queues.metallb.clone(),
-        ],
+        [&queues.nodes, &queues.bgp, &queues.services]
+            .into_iter()
+            .chain(backend)
+            .cloned()
+            .collect(),
         vec![
             ("Node", Box::new(move || (nodes.len(), nodes.age()))),
             ("Service", Box::new(move || (services.len(), services.age()))),

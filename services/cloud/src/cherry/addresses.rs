@@ -2,6 +2,7 @@
 //! `key=value` to everybody else here.
 
 use async_trait::async_trait;
+use groundplane_core::older::CHERRY;
 use groundplane_core::{ClusterId, Family, Owner, Prefix};
 use http::Method;
 use serde_json::json;
@@ -9,13 +10,13 @@ use serde_json::json;
 use super::pages::ADDRESSES;
 use super::{Cherry, endpoint, wire};
 use crate::error::not_absence;
-use crate::http::{Call, is_plain};
+use crate::http::Call;
 use crate::{
     Assignment, CloudError, CloudErrorKind, ElasticIps, NewReservation, Placement, Reservation,
     ReservationState, tags,
 };
 
-const USAGE: &str = "usage=cloud-provider-cherry-auto";
+const USAGE: &str = CHERRY.usage;
 
 #[async_trait]
 impl ElasticIps for Cherry {
@@ -58,19 +59,8 @@ impl ElasticIps for Cherry {
     }
 
     async fn delete(&self, id: &str) -> Result<(), CloudError> {
-        let call = Call::new(
-            format!("delete floating IP {id}"),
-            Method::DELETE,
-            "/ips/{id}",
-            format!("/ips/{id}"),
-        );
-        if !is_plain(id) {
-            return Err(call.error(CloudErrorKind::Refused, "not an id of this cloud"));
-        }
-        match self.http.send(&call).await {
-            Err(error) if error.is(CloudErrorKind::NotFound) => Ok(()),
-            result => result,
-        }
+        let call = Call::on_ip(format!("delete floating IP {id}"), Method::DELETE, id)?;
+        self.http.delete(&call).await
     }
 
     fn retags(&self) -> bool {
@@ -78,15 +68,7 @@ impl ElasticIps for Cherry {
     }
 
     async fn retag(&self, id: &str, tags: &[String]) -> Result<Reservation, CloudError> {
-        let call = Call::new(
-            format!("retag floating IP {id}"),
-            Method::PUT,
-            "/ips/{id}",
-            format!("/ips/{id}"),
-        );
-        if !is_plain(id) {
-            return Err(call.error(CloudErrorKind::Refused, "not an id of this cloud"));
-        }
+        let call = Call::on_ip(format!("retag floating IP {id}"), Method::PUT, id)?;
         let tags = need_tags(tags, &call)?;
         let row: wire::Ip = self.http.read(&call.body(json!({ "tags": tags.0 }))).await?;
         Ok(reservation(&row))

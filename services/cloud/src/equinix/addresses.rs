@@ -1,6 +1,7 @@
 //! Elastic IPs. The tags of a reservation are the record of who it is for, in the form that the cloud's own controller writes.
 
 use async_trait::async_trait;
+use groundplane_core::older::{DOCUMENTED_USAGE, EQUINIX_METAL, PACKET_CCM};
 use groundplane_core::{ClusterId, Family, Owner, Prefix};
 use http::Method;
 use serde_json::json;
@@ -8,15 +9,15 @@ use serde_json::json;
 use super::pages::List;
 use super::{Equinix, wire};
 use crate::error::not_absence;
-use crate::http::{Call, is_plain};
+use crate::http::Call;
 use crate::{
     Assignment, CloudError, CloudErrorKind, ElasticIps, Former, NewReservation, Placement, Reservation,
     ReservationState, tags,
 };
 
-const USAGE: &str = "usage=cloud-provider-equinix-metal-auto";
+const USAGE: &str = EQUINIX_METAL.usage;
 /// What the oldest controllers wrote instead, without a cluster: packet-ccm, and the first ones of Equinix Metal.
-const FORMER_USAGES: [&str; 2] = ["usage=packet-ccm-auto", "usage=metal-ccm-auto"];
+const FORMER_USAGES: [&str; 2] = [PACKET_CCM.usage, DOCUMENTED_USAGE];
 /// What people see in the console; the cloud's own controller writes the same.
 const DETAILS: &str = "Equinix Metal Kubernetes CCM auto-generated for Load Balancer";
 
@@ -78,27 +79,22 @@ impl ElasticIps for Equinix {
     }
 
     async fn delete(&self, id: &str) -> Result<(), CloudError> {
-        let call = Call::new(
-            format!("delete reservation {id}"),
-            Method::DELETE,
-            "/ips/{id}",
-            format!("/ips/{id}"),
-        );
-        if !is_plain(id) {
-            return Err(call.error(CloudErrorKind::Refused, "not an id of this cloud"));
-        }
-        match self.http.send(&call).await {
-            Err(error) if error.is(CloudErrorKind::NotFound) => Ok(()),
-            result => result,
-        }
+        let call = Call::on_ip(format!("delete reservation {id}"), Method::DELETE, id)?;
+        self.http.delete(&call).await
+    }
+
+    fn is_of_older_controller(&self, tags: &[String]) -> bool {
+        let mut usages = FORMER_USAGES.iter().chain([&USAGE]);
+        usages.any(|usage| tags.iter().any(|tag| tag == usage))
+            && tags.iter().any(|tag| tag.starts_with("service="))
     }
 
     fn former(&self, cluster: &ClusterId, tags: &[String]) -> Option<Former> {
-        let has = |wanted: &str| tags.iter().any(|tag| tag == wanted);
-        let old = FORMER_USAGES.iter().any(|usage| has(usage));
-        if !(old || has(USAGE)) || !tags.iter().any(|tag| tag.starts_with("service=")) {
+        if !self.is_of_older_controller(tags) {
             return None;
         }
+        let has = |wanted: &str| tags.iter().any(|tag| tag == wanted);
+        let old = FORMER_USAGES.iter().any(|usage| has(usage));
         let mut clusters = tags.iter().filter_map(|tag| tag.strip_prefix("cluster="));
         match clusters.next() {
             None => Some(Former::Unsaid),
@@ -115,20 +111,10 @@ impl ElasticIps for Equinix {
     }
 
     async fn retag(&self, id: &str, tags: &[String]) -> Result<Reservation, CloudError> {
-        let call = Call::new(
-            format!("retag reservation {id}"),
-            Method::PATCH,
-            "/ips/{id}",
-            format!("/ips/{id}"),
-        )
-        .query("include", "assignments");
-        if !is_plain(id) {
-            return Err(call.error(CloudErrorKind::Refused, "not an id of this cloud"));
-        }
-        self.http
-            .read(&call.body(json!({ "tags": tags })))
-            .await
-            .map(reservation)
+        let call = Call::on_ip(format!("retag reservation {id}"), Method::PATCH, id)?
+            .query("include", "assignments")
+            .body(json!({ "tags": tags }));
+        self.http.read(&call).await.map(reservation)
     }
 }
 

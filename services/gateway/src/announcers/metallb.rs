@@ -22,7 +22,6 @@
 
 pub(crate) mod advertisement;
 pub(crate) mod board;
-
 pub(crate) mod config_map;
 pub(crate) mod coverage;
 pub(crate) mod document;
@@ -37,7 +36,8 @@ use std::net::IpAddr;
 use super::{Announcer, Field, Otherwise, Record, StatusWriter, Told};
 use crate::cluster::objects::ServiceObject;
 
-pub(crate) use board::{Board, Round, Seat, Trouble};
+pub(crate) use board::{Board, Round};
+pub(crate) use groundplane_core::older::METALLB_LABEL as LEGACY_LABEL;
 
 /// The annotation in which MetalLB looks for the addresses that a Service wants.
 const ADDRESSES: &str = "metallb.io/loadBalancerIPs";
@@ -46,8 +46,6 @@ const OLD_ADDRESSES: &str = "metallb.universe.tf/loadBalancerIPs";
 
 /// Label of what is ours, and its value.
 pub(crate) const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "groundplane");
-/// Label of what the cloud controllers of Equinix Metal and Cherry Servers wrote, and its value.
-pub(crate) const LEGACY_LABEL: (&str, &str) = ("cloud-provider", "equinix-metal");
 
 /// The name of the label by which MetalLB's peers select nodes.
 pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";

@@ -6,6 +6,7 @@
 mod node;
 mod pairs;
 mod service;
+mod written;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,6 +21,7 @@ use serde::{Deserialize, Deserializer};
 pub(crate) use node::{AddressType, NodeAddress, NodeObject, Ready, Taint};
 pub(crate) use pairs::{Pairs, read_also};
 pub(crate) use service::{Ingress, ServiceCondition, ServiceObject, ServiceType};
+pub(crate) use written::{Written, written_by};
 
 /// Names an object of one kind. `namespace` is empty for what has none.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -102,6 +104,10 @@ pub(crate) trait Slim: DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'st
     fn version(&self) -> &str;
     /// Do both say the same, whatever their `resourceVersion`?
     fn says_the_same(&self, other: &Self) -> bool;
+    /// When older controllers last wrote to it.
+    fn written(&self) -> &[Written] {
+        &[]
+    }
 }
 
 /// Path of the collection that the object is in.
@@ -183,6 +189,8 @@ struct Metadata {
     #[serde(default, deserialize_with = "pairs::annotations")]
     annotations: Pairs,
     finalizers: Option<Box<[Box<str>]>>,
+    #[serde(default, rename = "managedFields", deserialize_with = "written::read")]
+    written: Box<[Written]>,
 }
 
 #[cfg(test)]

@@ -1,22 +1,25 @@
 //! Older controllers that still run in the cluster: while one does, two would write to the same objects and the same cloud.
 //!
 //! ```text
-//! look (reads a Lease and four workloads) ──► Judge (pure) ──► Verdict ──► may the lease be taken? readiness, log, event, metric
+//! look (a Lease, workloads, and ──► Judge (pure) ──► Verdict ──► may the lease be taken? readiness, log, event, metric
+//!       who wrote what we follow)
 //! ```
 //!
 //! Until the first verdict, nobody leads. One that cannot be read, since the API server is away, stays as it was last seen; one that we
 //! may not read counts as none, with a word in the log: older roles do not let us.
 
 mod judge;
+mod writes;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use groundplane_core::older::{LEASE, NAMESPACE, Workload, WorkloadKind};
 use groundplane_core::{Clock, DriverName, names};
 use groundplane_runtime::{Context, Tasks};
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Event as KubeEvent, EventSource, ObjectReference};
+use k8s_openapi::api::core::v1::{ConfigMap, Event as KubeEvent, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time};
 use kube::api::PostParams;
 use kube::{Api, Client};
@@ -25,14 +28,11 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info, warn};
 
+use super::Index;
+use super::objects::{NodeObject, ServiceObject, Slim, Written, written_by};
 use judge::{Judge, Renewal, Seen, Sight};
-pub(crate) use judge::{Rival, Verdict, Workload};
-
-/// Where the older controllers run, and keep their lease.
-const NAMESPACE: &str = "kube-system";
-
-/// The lease of every cloud controller manager, unless it was told otherwise.
-const LEASE: &str = "cloud-controller-manager";
+pub(crate) use judge::{Rival, Verdict};
+use writes::Write;
 
 /// A lease that does not say how long it lasts: as theirs do by default.
 const DURATION: i32 = 15;
@@ -55,7 +55,7 @@ pub(crate) struct Rivals {
 }
 
 impl Rivals {
-    /// Nobody is looked for: no controller came before us.
+    /// Nobody is looked for: there was no older controller.
     pub(crate) fn none() -> Self {
         Self {
             verdict: watch::Sender::new(Verdict::Clear).subscribe(),
@@ -65,7 +65,13 @@ impl Rivals {
     }
 
     /// Looks for those of the driver's cloud until the process stops. `refuse`: nobody leads while one is there.
-    pub(crate) fn watch(client: Client, driver: DriverName, refuse: bool, context: &Context) -> Self {
+    pub(crate) fn watch(
+        client: Client,
+        driver: DriverName,
+        refuse: bool,
+        tracks: Tracks,
+        context: &Context,
+    ) -> Self {
         let (verdict, follow) = watch::channel(Verdict::Undecided);
         let (allow, allowed) = watch::channel(!refuse);
         let gauge = Gauge::<i64>::default();
@@ -77,6 +83,7 @@ impl Rivals {
             client,
             clock: Arc::clone(&context.clock),
             judge: Judge::new(driver),
+            tracks,
             refuse,
             verdict,
             allow,
@@ -108,6 +115,24 @@ impl Rivals {
         self.verdict.borrow().clone()
     }
 
+    /// Tells whenever that changes.
+    pub(crate) fn changes(&self) -> watch::Receiver<Verdict> {
+        self.verdict.clone()
+    }
+
+    /// Who is proven to run, and how each is stopped; `None`: nobody is.
+    pub(crate) fn proven(&self) -> Option<String> {
+        match &*self.verdict.borrow() {
+            Verdict::Rivals(rivals) => Some(describe(rivals)),
+            Verdict::Clear | Verdict::Undecided => None,
+        }
+    }
+
+    /// Does nobody lead while one is there?
+    pub(crate) fn refuses(&self) -> bool {
+        self.refuse
+    }
+
     /// Why nobody may lead, and what helps; `None`: somebody may.
     pub(crate) fn bar(&self) -> Option<String> {
         if !self.refuse {
@@ -123,6 +148,51 @@ impl Rivals {
     }
 }
 
+/// Where an older controller leaves tracks when it writes.
+#[derive(Debug)]
+pub(crate) struct Tracks {
+    pub(crate) nodes: Index<NodeObject>,
+    pub(crate) services: Index<ServiceObject>,
+    /// Namespace and name of `MetalLB`'s `ConfigMap`, where that is ours to write.
+    pub(crate) config_map: Option<(String, String)>,
+}
+
+impl Tracks {
+    /// Nothing is followed that they write.
+    pub(crate) fn nowhere() -> Self {
+        Self {
+            nodes: Index::new(1),
+            services: Index::new(1),
+            config_map: None,
+        }
+    }
+
+    /// Last writes to what is followed; `None`: it was not listed yet.
+    fn followed(&self) -> Option<Vec<Write>> {
+        if !self.nodes.is_synced() || !self.services.is_synced() {
+            return None;
+        }
+        let mut found = Vec::new();
+        for node in self.nodes.all() {
+            collect(&mut found, &*node);
+        }
+        for service in self.services.all() {
+            collect(&mut found, &*service);
+        }
+        Some(found)
+    }
+}
+
+fn collect<T: Slim>(found: &mut Vec<Write>, object: &T) {
+    let write = |written: &Written| Write {
+        object: format!("{} {}", T::KIND, object.key()),
+        uid: object.uid().into(),
+        manager: written.manager,
+        at: written.at,
+    };
+    found.extend(object.written().iter().map(write));
+}
+
 /// Who they are, and how each is stopped.
 fn describe(rivals: &[Rival]) -> String {
     let each = rivals.iter().map(|rival| {
@@ -136,6 +206,7 @@ struct Watcher {
     client: Client,
     clock: Arc<dyn Clock>,
     judge: Judge,
+    tracks: Tracks,
     refuse: bool,
     verdict: watch::Sender<Verdict>,
     allow: watch::Sender<bool>,
@@ -219,13 +290,46 @@ impl Watcher {
                  Give it the chart's role"
             );
         }
-        Sight { lease, workloads }
+        Sight {
+            lease,
+            workloads,
+            writes: self.writes().await,
+        }
+    }
+
+    /// Last writes of those that are looked for; `None`: not all could be read.
+    async fn writes(&self) -> Option<Vec<Write>> {
+        let mut found = self.tracks.followed()?;
+        if let Some((namespace, name)) = &self.tracks.config_map {
+            let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), namespace);
+            match read("configmaps", api.get_metadata_opt(name)).await {
+                Ok(None) | Err(Unread::Forbidden) => {}
+                Ok(Some(object)) => {
+                    let entries = object.metadata.managed_fields.unwrap_or_default();
+                    let uid = object.metadata.uid.unwrap_or_default();
+                    found.extend(written_by(&entries).iter().map(|written| Write {
+                        object: format!("ConfigMap {namespace}/{name}"),
+                        uid: uid.as_str().into(),
+                        manager: written.manager,
+                        at: written.at,
+                    }));
+                }
+                Err(Unread::Failed) => return None,
+            }
+        }
+        let managers: Vec<&str> = self
+            .judge
+            .suspects()
+            .flat_map(|one| one.field_managers.iter().copied())
+            .collect();
+        found.retain(|write| managers.contains(&write.manager));
+        Some(found)
     }
 
     /// How many pods of it are at work.
     async fn pods(&self, workload: Workload) -> Result<Option<i32>, Unread> {
-        let (client, name) = (self.client.clone(), workload.name());
-        if workload.is_daemon_set() {
+        let (client, name) = (self.client.clone(), workload.name);
+        if workload.kind == WorkloadKind::DaemonSet {
             let api: Api<DaemonSet> = Api::namespaced(client, NAMESPACE);
             let found = read("daemonsets", api.get_opt(name)).await?;
             let status = found.and_then(|found| found.status);

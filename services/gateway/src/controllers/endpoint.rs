@@ -3,7 +3,8 @@
 //! Moves nothing; agents do. It lets kube-proxy lead the endpoint's address and port to the API servers that are ready, without anything
 //! being set up on the machines. Written by server-side apply without force, and only where something differs: what another manager
 //! has taken over stays as that one wants it, with a word in the log. What an older controller has left under this name is taken over
-//! (`takeover`): the Service as it is, with its cluster address; its slices once ours are there.
+//! (`takeover`): the Service as it is, with its cluster address; its slices once ours are there. Where that one goes on writing, or is
+//! known to run, the Service is its own until it has gone.
 
 mod plan;
 mod takeover;
@@ -24,14 +25,15 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use crate::cluster::{Change, OnChange, Part, WriteError, Writer, follow};
+use crate::cluster::objects::Key;
+use crate::cluster::{Change, Event, OnChange, Part, Verdict, WriteError, Writer, follow};
 use crate::config::ExternalService;
 use crate::endpoint::ApiServer;
 use crate::endpoint::cluster::server_slices;
 use crate::endpoint::objects::{ServerSlice, all_servers};
 use crate::gateway::Gateway;
-use plan::{External, MANAGED_BY, covers};
-use takeover::Former;
+use plan::{External, MANAGED_BY, covers, target};
+use takeover::{Dispute, Disputed, Step};
 
 /// Who looks after slices that mirror an `Endpoints` object, and which label says so.
 const MIRRORING: &str = "endpointslicemirroring-controller.k8s.io";
@@ -85,6 +87,8 @@ pub(crate) fn start(gateway: &Arc<Gateway>, writer: Writer, context: &Context) {
         config,
         changed,
         address: None,
+        dispute: Dispute::default(),
+        look: None,
     };
     context.tasks.spawn("endpoint service", keeper.run());
 }
@@ -99,6 +103,16 @@ struct Keeper {
     endpoints: Api<Endpoints>,
     /// The endpoint, and when it was asked for.
     address: Option<(IpAddr, Instant)>,
+    dispute: Dispute,
+    /// When to look again at what an older controller has for now.
+    look: Option<Instant>,
+}
+
+/// The external Service as it is.
+struct Present {
+    service: Option<Service>,
+    /// Is it ours to write?
+    is_ours: bool,
 }
 
 impl Keeper {
@@ -120,36 +134,41 @@ impl Keeper {
             tokio::select! {
                 () = stopping.cancelled() => return,
                 () = self.changed.notified() => {}
-                () = tokio::time::sleep(self.gateway.config.resync.0) => {}
+                () = tokio::time::sleep_until(self.next()) => {}
             }
         }
+    }
+
+    /// When to look again, if nothing happens before.
+    fn next(&self) -> Instant {
+        let next = Instant::now() + self.gateway.config.resync.0;
+        self.look.map_or(next, |look| look.min(next))
     }
 
     async fn ensure(&mut self) -> Result<(), EnsureError> {
         let slices = self.gateway.servers.all();
         let servers: Vec<ApiServer> = all_servers(slices.iter().map(Arc::as_ref));
-        if servers.is_empty() {
+        let Some(target) = target(&servers) else {
             // An API server has just said so, and so there is one.
             debug!("default/kubernetes has no ready API server; the external Service stays as it is");
             return Ok(());
-        }
+        };
         let address = self.address().await?;
         let config = self.config.clone();
         let present = self.adopt(&config.name).await?;
-        let spec = present.as_ref().and_then(|service| service.spec.as_ref());
-        let is_classless = spec.is_some_and(|spec| {
-            spec.type_.as_deref() == Some("LoadBalancer") && spec.load_balancer_class.is_none()
-        });
+        let there = present.service.as_ref();
         let external = External {
             namespace: &config.namespace,
             name: &config.name,
             address,
-            port: config.port,
+            port: config.port.or(config.node_port).unwrap_or(target),
             servers: &servers,
-            is_classless,
         };
-        self.ensure_service(&external, present.as_ref()).await?;
-        self.ensure_slices(&external).await
+        if present.is_ours {
+            self.ensure_service(&external, there).await?;
+        }
+        // Ours beside those of another lead to the same API servers.
+        self.ensure_slices(&external, present.is_ours).await
     }
 
     /// The endpoint's address: as configured, else as eip has it, asked as often as the cloud is looked at.
@@ -178,22 +197,22 @@ impl Keeper {
     }
 
     /// The Service as it is, its fields ours where an older controller had left them.
-    async fn adopt(&self, name: &str) -> Result<Option<Service>, EnsureError> {
+    async fn adopt(&mut self, name: &str) -> Result<Present, EnsureError> {
+        let is = |service, is_ours| Ok(Present { service, is_ours });
+        self.look = None;
         let Some(present) = read(self.services.get_opt(name)).await? else {
-            return Ok(None);
+            return is(None, true);
         };
         let entries = present.metadata.managed_fields.as_deref().unwrap_or_default();
-        let fields = match takeover::former(entries) {
-            Former::Nobodys => return Ok(Some(present)),
-            Former::Disputed(who) => {
-                warn!(
-                    service = name,
-                    who,
-                    "an older controller still writes the external Service, which groundplane keeps: stop it"
-                );
-                return Ok(Some(present));
+        let rival = matches!(self.gateway.cluster.leader.rivals().verdict(), Verdict::Rivals(_));
+        let fields = match self.dispute.step(entries, rival, Instant::now()) {
+            Step::Go => return is(Some(present), true),
+            Step::Leave(disputed) => {
+                self.look = Some(disputed.until);
+                self.tell(&present, &disputed);
+                return is(Some(present), false);
             }
-            Former::Left(fields) => fields,
+            Step::Take(fields) => fields,
         };
         let patch = json!({ "metadata": {
             "resourceVersion": present.metadata.resource_version,
@@ -201,14 +220,42 @@ impl Keeper {
         }});
         match self.writer.merge(&self.services, "services", name, patch).await {
             Ok(taken) => {
+                self.dispute.taken();
                 info!(service = name, "taken over from an older controller");
-                Ok(Some(taken))
+                is(Some(taken), true)
             }
-            Err(WriteError::NotLeader) => Ok(Some(present)),
+            Err(WriteError::NotLeader) => is(Some(present), false),
             Err(source) => Err(EnsureError::Write {
                 what: format!("Service {name}"),
                 source: Box::new(source),
             }),
+        }
+    }
+
+    /// Tells of a Service that another keeps, too: people once, the log whenever that one has written.
+    fn tell(&self, present: &Service, disputed: &Disputed) {
+        let Disputed { who, is_news, .. } = disputed;
+        if *is_news {
+            warn!(
+                service = %self.config.name,
+                who,
+                "an older controller still writes the external Service, which is left to it for now: stop that one"
+            );
+        }
+        if disputed.is_first {
+            let (key, uid) = (
+                Key::namespaced(&self.config.namespace, &self.config.name),
+                present.metadata.uid.as_deref().unwrap_or_default(),
+            );
+            let message = format!(
+                "An older controller writes it as `{who}`. groundplane leaves it alone until that one has stopped and been quiet for a while. \
+                 `groundplane ctl takeover plan` says how it is stopped, where that is known."
+            );
+            let event = Event::warning("ExternalServiceDisputed", message);
+            self.gateway
+                .cluster
+                .events
+                .record_about("Service", &key, uid, event);
         }
     }
 
@@ -217,8 +264,19 @@ impl Keeper {
         external: &External<'_>,
         present: Option<&Service>,
     ) -> Result<(), EnsureError> {
-        let there = json(present);
+        let mut there = json(present);
         let name = format!("Service {}/{}", external.namespace, external.name);
+        if let Some(inner) = external.classless(&there) {
+            let written = self
+                .writer
+                .offer(&self.services, "services", external.name, Part::Main, inner)
+                .await;
+            // With the type goes the status.
+            there = written
+                .as_ref()
+                .map_or(Value::Null, |written| json(Some(written)));
+            told(&name, written.map(drop))?;
+        }
         for (part, wanted) in [
             (Part::Main, external.service()),
             (Part::Status, external.status()),
@@ -235,7 +293,7 @@ impl Keeper {
         Ok(())
     }
 
-    async fn ensure_slices(&self, external: &External<'_>) -> Result<(), EnsureError> {
+    async fn ensure_slices(&self, external: &External<'_>, alone: bool) -> Result<(), EnsureError> {
         let selector = format!("kubernetes.io/service-name={}", external.name);
         let all = read(self.owned.list(&ListParams::default().labels(&selector))).await?;
         let (there, others): (Vec<_>, Vec<_>) = all
@@ -263,7 +321,10 @@ impl Keeper {
                 told(&format!("EndpointSlice {stale}"), removed)?;
             }
         }
-        self.clear(external.name, &others).await
+        if alone {
+            self.clear(external.name, &others).await?;
+        }
+        Ok(())
     }
 
     /// Removes what an older controller has left beside our slices: it would lead to API servers of yesterday.

@@ -7,13 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use groundplane_core::older::{self, Marks};
 use serde_json::{Map, Value, json};
 
 use super::HOSTNAME;
-use super::board::Trouble;
 use super::coverage::{any_selects, entry, entry_covers, single};
 use super::document::{Document, DocumentError, Edit};
 use super::world::{Node, Peer, Peers, Settings, World};
+use crate::announcers::Trouble;
 use crate::cluster::objects::Key;
 
 /// The API server stores objects of up to 1 MiB with all that belongs to them.
@@ -22,8 +23,7 @@ pub(crate) const LIMIT: usize = 1_000_000;
 const POOLS: &str = "address-pools";
 const PEERS: &str = "peers";
 const COMMUNITIES: &str = "bgp-communities";
-const MARK_NAME: &str = "nomatch.metal.equinix.com/service-name";
-const MARK_NAMESPACE: &str = "nomatch.metal.equinix.com/service-namespace";
+const MARK: Marks = older::METAL_MARKS;
 
 /// MetalLB's default, and the port of a peer that says 0.
 const BGP_PORT: u64 = 179;
@@ -253,14 +253,14 @@ fn peers(present: &[Value], world: &World, settings: &Settings, active: bool) ->
             for peer in peers {
                 if present
                     .iter()
-                    .any(|other| !is_marked(other) && is_of(other, peer, node))
+                    .any(|other| !is_managed(other) && is_of(other, peer, node))
                 {
                     continue;
                 }
                 let found = present
                     .iter()
                     .enumerate()
-                    .find(|(at, other)| !used.contains(at) && is_marked(other) && is_of(other, peer, node));
+                    .find(|(at, other)| !used.contains(at) && is_managed(other) && is_of(other, peer, node));
                 if let Some((at, other)) = found {
                     used.insert(at);
                     if !says(other, peer) {
@@ -284,8 +284,14 @@ fn peers(present: &[Value], world: &World, settings: &Settings, active: bool) ->
                 node.map_or(world.complete, |node| matches!(node.peers, Peers::Exactly(_)))
             })
     };
+    // That their node is gone is all that ends those which nobody marked: each says what a person could have said.
+    let orphaned = |peer: &Value| {
+        let known = |host: &&str| world.nodes.values().any(|node| node.hostname == **host);
+        active && settings.writes_peers() && world.complete && !hosts(peer).iter().any(known)
+    };
     for (at, peer) in present.iter().enumerate() {
-        if is_marked(peer) && !used.contains(&at) && over(peer) {
+        let goes = is_marked(peer) && over(peer) || is_plain(peer) && orphaned(peer);
+        if goes && !used.contains(&at) {
             edit.remove.insert(at);
         }
     }
@@ -297,12 +303,33 @@ fn selectors(peer: &Value) -> impl Iterator<Item = &Value> {
 }
 
 fn is_mark(selector: &Value) -> bool {
-    !selector["match-labels"][MARK_NAME].is_null()
+    let labels = &selector["match-labels"];
+    older::marks().any(|mark| !labels[mark.name].is_null())
 }
 
 /// Did we, or the old controller, write this peer?
 fn is_marked(peer: &Value) -> bool {
     selectors(peer).any(is_mark)
+}
+
+/// Did a controller write this peer that kept no books yet (packet-ccm, and that of Equinix Metal before 3.4)? It is for one node by its
+/// host name, and says even what nobody would write by hand: an empty hold time and an empty router id.
+fn is_plain(peer: &Value) -> bool {
+    let one_host = match peer["node-selectors"].as_array().map(Vec::as_slice) {
+        Some([selector]) => {
+            let labels = selector["match-labels"].as_object();
+            let expressions = selector["match-expressions"].as_array();
+            labels.is_some_and(|labels| labels.len() == 1 && labels.contains_key(HOSTNAME))
+                && expressions.is_none_or(Vec::is_empty)
+        }
+        _ => false,
+    };
+    one_host && peer["hold-time"] == "" && peer["router-id"] == ""
+}
+
+/// Is it one that follows its node?
+fn is_managed(peer: &Value) -> bool {
+    is_marked(peer) || is_plain(peer)
 }
 
 fn hosts(peer: &Value) -> BTreeSet<&str> {
@@ -341,11 +368,13 @@ fn says(present: &Value, peer: &Peer) -> bool {
         None | Some(0) => BGP_PORT,
         Some(port) => port,
     };
+    // One that is silent here is left so, for a change ends the session: its writer knew no passwords yet, or no source addresses.
+    let silent = |key: &str| is_plain(present) && text(key).is_empty();
     present["my-asn"] == peer.my_asn
         && present["peer-asn"] == peer.peer_asn
         && port == u64::from(peer.port)
-        && text("password") == peer.password
-        && text("source-address").parse().ok() == peer.source
+        && (silent("password") || text("password") == peer.password)
+        && (silent("source-address") || text("source-address").parse().ok() == peer.source)
 }
 
 /// What the session is made of. Native mode, the only one of its time that can have one peer a node, needs no mark for a neighbour that is
@@ -388,7 +417,7 @@ fn written(peer: &Peer, node: &Node, mark: &Key) -> Value {
     written.insert("router-id".to_owned(), json!(""));
     let selectors = [
         selector(json!({ HOSTNAME: node.hostname })),
-        selector(json!({ MARK_NAME: &*mark.name, MARK_NAMESPACE: &*mark.namespace })),
+        selector(json!({ MARK.name: &*mark.name, MARK.namespace: &*mark.namespace })),
     ];
     written.insert("node-selectors".to_owned(), json!(selectors));
     Value::Object(written)

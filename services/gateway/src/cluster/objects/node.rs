@@ -6,7 +6,7 @@ use groundplane_core::names;
 use k8s_openapi::ClusterResourceScope;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{Key, Metadata, Pairs, Slim};
+use super::{Key, Metadata, Pairs, Slim, Written};
 
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub(crate) struct NodeObject {
     pub(crate) taints: Box<[Taint]>,
     pub(crate) addresses: Box<[NodeAddress]>,
     pub(crate) ready: Ready,
+    /// When older controllers last wrote to it.
+    pub(crate) written: Box<[Written]>,
 }
 
 impl NodeObject {
@@ -183,6 +185,7 @@ impl<'de> Deserialize<'de> for NodeObject {
                 Some("False") => Ready::No,
                 _ => Ready::Unknown,
             },
+            written: metadata.written,
         })
     }
 }
@@ -217,6 +220,7 @@ impl Slim for NodeObject {
             taints,
             addresses,
             ready,
+            written: _,
         } = self;
         *uid == other.uid
             && *deleting == other.deleting
@@ -227,5 +231,9 @@ impl Slim for NodeObject {
             && *taints == other.taints
             && *addresses == other.addresses
             && *ready == other.ready
+    }
+
+    fn written(&self) -> &[Written] {
+        &self.written
     }
 }

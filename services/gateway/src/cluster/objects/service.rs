@@ -4,7 +4,7 @@ use groundplane_core::{Family, names};
 use k8s_openapi::NamespaceResourceScope;
 use serde::{Deserialize, Deserializer};
 
-use super::{Key, Metadata, Pairs, Slim};
+use super::{Key, Metadata, Pairs, Slim, Written};
 
 /// A Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub(crate) struct ServiceObject {
     pub(crate) ingress: Box<[Ingress]>,
     /// Our condition, [`names::CONDITION_ADDRESS`].
     pub(crate) condition: Option<ServiceCondition>,
+    /// When older controllers last wrote to it.
+    pub(crate) written: Box<[Written]>,
 }
 
 /// `spec.type`.
@@ -163,6 +165,7 @@ impl<'de> Deserialize<'de> for ServiceObject {
             condition: conditions
                 .into_iter()
                 .find(|condition| &*condition.kind == names::CONDITION_ADDRESS),
+            written: metadata.written,
         })
     }
 }
@@ -188,7 +191,12 @@ impl Slim for ServiceObject {
         *self
             == Self {
                 version: self.version.clone(),
+                written: self.written.clone(),
                 ..other.clone()
             }
+    }
+
+    fn written(&self) -> &[Written] {
+        &self.written
     }
 }

@@ -1,53 +1,22 @@
 //! Does an older controller run? Pure.
 //!
+//! Three things tell: pods of its workload, renewals of its lease, and, where neither does, what it writes (`writes`).
+//!
 //! A lease proves by its renewals alone that its holder lives, and those are seen, not reckoned: it was renewed if it differs from the
 //! last look. Clocks take part in one case: what was renewed an hour ago by both is not waited for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use groundplane_core::DriverName;
+use groundplane_core::older::{self, OlderController, Workload};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use super::writes::{Ledger, News, Write};
+
 /// No two clocks differ by so much: a lease that nobody renewed for as long has been left.
 const ABANDONED: i64 = 3600;
-
-/// The old controllers, as their manifests call them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Workload {
-    /// Equinix Metal's since 3.5.
-    EquinixDaemonSet,
-    /// The same up to 3.4.
-    EquinixDeployment,
-    /// packet-ccm.
-    Packet,
-    /// Cherry Servers'.
-    Cherry,
-}
-
-impl Workload {
-    /// The name that its manifest gives it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::EquinixDaemonSet | Self::EquinixDeployment => "cloud-provider-equinix-metal",
-            Self::Packet => "packet-cloud-controller-manager",
-            Self::Cherry => "cloud-provider-cherry",
-        }
-    }
-
-    pub(crate) fn is_daemon_set(self) -> bool {
-        self == Self::EquinixDaemonSet
-    }
-
-    fn kind(self) -> &'static str {
-        if self.is_daemon_set() {
-            "daemonset"
-        } else {
-            "deployment"
-        }
-    }
-}
 
 /// An older controller that runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +66,8 @@ pub(super) struct Sight {
     pub(super) lease: Seen,
     /// Pods at work; `None`: that could not be read, and is as it was.
     pub(super) workloads: Vec<(Workload, Option<i32>)>,
+    /// Their last writes; `None`: that could not be read, and is as it was.
+    pub(super) writes: Option<Vec<Write>>,
 }
 
 /// The lease as it was seen.
@@ -117,6 +88,7 @@ pub(super) struct Judge {
     read: bool,
     held: Option<Held>,
     pods: BTreeMap<Workload, i32>,
+    ledger: Ledger,
 }
 
 impl Judge {
@@ -126,19 +98,20 @@ impl Judge {
             read: false,
             held: None,
             pods: BTreeMap::new(),
+            ledger: Ledger::default(),
         }
     }
 
-    /// Those of the driver's cloud.
+    /// The older controllers of the driver's cloud.
+    pub(super) fn suspects(&self) -> impl Iterator<Item = &'static OlderController> + use<> {
+        older::of(self.driver)
+    }
+
+    /// What their manifests run.
     pub(super) fn workloads(&self) -> Vec<Workload> {
-        match self.driver {
-            DriverName::Cherry => vec![Workload::Cherry],
-            _ => vec![
-                Workload::EquinixDaemonSet,
-                Workload::EquinixDeployment,
-                Workload::Packet,
-            ],
-        }
+        self.suspects()
+            .flat_map(|one| one.workloads.iter().copied())
+            .collect()
     }
 
     /// Takes a look in, and says what is known then.
@@ -166,6 +139,8 @@ impl Judge {
         if let Some(held) = recent.filter(|held| held.moved) {
             rivals.push(self.leading(&held.renewal));
         }
+        self.ledger.see(sight.writes, !rivals.is_empty(), now, wall);
+        rivals.extend(self.ledger.news().map(writing));
         let known = self.read && self.workloads().iter().all(|one| self.pods.contains_key(one));
         match (rivals.is_empty(), known && recent.is_none()) {
             (false, _) => Verdict::Rivals(rivals),
@@ -212,12 +187,13 @@ impl Judge {
         let all = self.workloads();
         let names = all
             .iter()
-            .map(|workload| format!("{}/{}", workload.kind(), workload.name()));
+            .map(|workload| format!("{}/{}", workload.kind.as_str(), workload.name));
         Rival {
-            what: "the holder of lease kube-system/cloud-controller-manager".to_owned(),
+            what: format!("the holder of lease {}/{}", older::NAMESPACE, older::LEASE),
             found: format!("{} renews it", renewal.holder),
             stop: format!(
-                "kubectl -n kube-system delete --ignore-not-found {}",
+                "kubectl -n {} delete --ignore-not-found {}",
+                older::NAMESPACE,
                 names.collect::<Vec<_>>().join(" ")
             ),
         }
@@ -225,11 +201,39 @@ impl Judge {
 }
 
 fn running(workload: Workload, pods: i32) -> Rival {
-    let (kind, name) = (workload.kind(), workload.name());
+    let (namespace, kind, name) = (older::NAMESPACE, workload.kind.as_str(), workload.name);
     Rival {
-        what: format!("{kind} kube-system/{name}"),
+        what: format!("{kind} {namespace}/{name}"),
         found: format!("{pods} of its pods ready"),
-        stop: format!("kubectl -n kube-system delete {kind} {name}"),
+        stop: format!("kubectl -n {namespace} delete {kind} {name}"),
+    }
+}
+
+/// One that has neither pods nor a lease where they are looked for: under another name, in another namespace, or no pod at all.
+fn writing(news: &News) -> Rival {
+    let Write {
+        object, manager, at, ..
+    } = &news.write;
+    let at = at.map(|at| format!(" at {at}")).unwrap_or_default();
+    let names: BTreeSet<&str> = older::by_field_manager(manager)
+        .into_iter()
+        .flat_map(|one| {
+            one.workloads
+                .iter()
+                .map(|workload| workload.name)
+                .chain([one.name])
+        })
+        .collect();
+    let names = names.into_iter().collect::<Vec<_>>().join("|");
+    Rival {
+        what: format!("a controller that writes as `{manager}`"),
+        found: format!(
+            "it wrote {object}{at}, while none of its usual workloads has pods in {}",
+            older::NAMESPACE
+        ),
+        stop: format!(
+            "kubectl get daemonsets,deployments,pods -A -o wide | grep -E '{names}', and delete what that finds"
+        ),
     }
 }
 

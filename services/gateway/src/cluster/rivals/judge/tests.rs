@@ -9,6 +9,7 @@ struct Court {
     judge: Judge,
     now: Instant,
     wall: Timestamp,
+    writes: Vec<Write>,
 }
 
 fn lease(renewed: i64) -> Seen {
@@ -25,6 +26,7 @@ impl Court {
             judge: Judge::new(driver),
             now: Instant::now(),
             wall: Timestamp::from_second(1_000_000).unwrap(),
+            writes: Vec::new(),
         }
     }
 
@@ -41,7 +43,11 @@ impl Court {
             .into_iter()
             .map(|one| (one, pods))
             .collect();
-        let sight = Sight { lease, workloads };
+        let sight = Sight {
+            lease,
+            workloads,
+            writes: Some(self.writes.clone()),
+        };
         self.judge.see(sight, self.now, self.wall)
     }
 }
@@ -120,4 +126,57 @@ fn what_cannot_be_read_is_as_it_was() {
     assert!(matches!(court.look(2, Seen::Unread, Some(1)), Verdict::Rivals(_)));
     assert!(matches!(court.look(60, Seen::Unread, None), Verdict::Rivals(_)));
     assert_eq!(court.look(2, Seen::Unread, Some(0)), Verdict::Clear);
+}
+
+fn write(manager: &'static str, at: i64) -> Write {
+    Write {
+        object: "Service shop/web".to_owned(),
+        uid: "u".into(),
+        manager,
+        at: Some(Timestamp::from_second(at).unwrap()),
+    }
+}
+
+/// One that runs where nobody looks is known by what it writes, with the command that finds it; not by what it wrote before we looked.
+#[test]
+fn who_writes_by_an_older_controllers_name_is_one() {
+    let mut court = Court::new(DriverName::Equinix);
+    court.writes = vec![write("packet-cloud-controller-manager", 999_999)];
+    assert_eq!(court.after(0, Seen::Free), Verdict::Clear);
+    court.writes = vec![write("packet-cloud-controller-manager", 1_000_001)];
+    let verdict = court.after(10, Seen::Free);
+    assert_eq!(
+        stops(&verdict),
+        [
+            "kubectl get daemonsets,deployments,pods -A -o wide | grep -E 'packet-ccm|packet-cloud-controller-manager', and delete what \
+             that finds"
+        ]
+    );
+    let Verdict::Rivals(rivals) = &verdict else {
+        panic!("{verdict:?}");
+    };
+    assert!(
+        rivals[0]
+            .found
+            .contains("Service shop/web at 1970-01-12T13:46:41Z"),
+        "{rivals:?}"
+    );
+    assert!(matches!(court.after(299, Seen::Free), Verdict::Rivals(_)));
+    assert_eq!(court.after(1, Seen::Free), Verdict::Clear);
+}
+
+/// While its pods are there they tell more, and what it wrote at the end bars nobody.
+#[test]
+fn what_a_known_one_wrote_bars_nobody_when_it_is_gone() {
+    let mut court = Court::new(DriverName::Equinix);
+    court.look(0, Seen::Free, Some(0));
+    court.writes = vec![write("cloud-provider-equinix-metal", 1_000_001)];
+    let verdict = court.look(2, Seen::Free, Some(1));
+    assert_eq!(
+        stops(&verdict).len(),
+        3,
+        "a line a workload, and none for its writes"
+    );
+    court.writes = vec![write("cloud-provider-equinix-metal", 1_000_003)];
+    assert_eq!(court.look(2, Seen::Free, Some(0)), Verdict::Clear);
 }
