@@ -9,6 +9,7 @@ use groundplane_runtime::grpc::{Page, timestamp};
 use tonic::{Request, Response, Status};
 
 use crate::app::{ApiEndpoint, Eip};
+use crate::domain::Standing;
 use crate::error::EipError;
 
 /// The service as tonic sees it.
@@ -97,9 +98,11 @@ impl EipService for Rpc {
         };
         let request = request.into_inner();
         let population = convert::population(request.population)?;
-        Ok(Response::new(
-            cloud.audit(&population, request.fresh).await?.into(),
-        ))
+        let mut audited = cloud.audit(&population, request.fresh).await?;
+        audited
+            .findings
+            .retain(|finding| request.foreign || finding.standing != Standing::Foreign);
+        Ok(Response::new(audited.into()))
     }
 
     async fn reclaim_addresses(

@@ -3,6 +3,7 @@
 mod adoption;
 mod doors;
 mod memory;
+mod peerless;
 mod prefixes;
 mod rooms;
 
@@ -12,7 +13,7 @@ use groundplane_core::Clock;
 use groundplane_runtime::Context;
 use tokio_util::sync::CancellationToken;
 
-use crate::announcers::metallb::Board;
+use crate::announcers::Backend;
 use crate::clients::Services;
 use crate::cluster::objects::read_also;
 use crate::cluster::{Cluster, Index};
@@ -24,6 +25,7 @@ use crate::queue::Queue;
 pub(crate) use adoption::{Adoption, Standing};
 pub(crate) use doors::Doors;
 pub(crate) use memory::{Known, Memory};
+pub(crate) use peerless::Peerless;
 pub(crate) use prefixes::Prefixes;
 pub(crate) use rooms::Rooms;
 
@@ -52,10 +54,12 @@ pub(crate) struct Gateway {
     pub(crate) rooms: Rooms,
     /// Room for addresses that BGP announces.
     pub(crate) prefixes: Prefixes,
+    /// Nodes that have no BGP peers to be told.
+    pub(crate) peerless: Peerless,
     /// May addresses be given?
     pub(crate) doors: Doors,
-    /// What MetalLB is to be told, and what came of it.
-    pub(crate) metallb: Board,
+    /// What the announcer has behind it.
+    pub(crate) backend: Arc<dyn Backend>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: ReconcileMetrics,
     pub(crate) stopping: CancellationToken,
@@ -67,7 +71,6 @@ pub(crate) struct Queues {
     pub(crate) nodes: Queue,
     pub(crate) bgp: Queue,
     pub(crate) services: Queue,
-    pub(crate) metallb: Queue,
 }
 
 impl Queues {
@@ -77,7 +80,6 @@ impl Queues {
             nodes: Queue::new("node"),
             bgp: Queue::new("bgp"),
             services: Queue::new("service"),
-            metallb: Queue::new("metallb"),
         }
     }
 }
@@ -89,11 +91,15 @@ impl Gateway {
         cluster: Cluster,
         services: Services,
         queues: Queues,
+        backend: Arc<dyn Backend>,
         context: &Context,
     ) -> Self {
         let names = config.annotation_names();
+        let told: Vec<String> = config.empty.annotations().map(str::to_owned).collect();
         // Before anything is read of the cluster.
-        read_also(move |key| names.iter().any(|name| name.number_in(key).is_some()));
+        read_also(move |key| {
+            names.iter().any(|name| name.number_in(key).is_some()) || told.iter().any(|name| name == key)
+        });
         Self {
             config,
             cluster,
@@ -104,8 +110,9 @@ impl Gateway {
             held: Memory::default(),
             rooms: Rooms::default(),
             prefixes: Prefixes::default(),
+            peerless: Peerless::default(),
             doors: Doors::default(),
-            metallb: Board::default(),
+            backend,
             clock: Arc::clone(&context.clock),
             metrics: ReconcileMetrics::register(&context.metrics),
             stopping: context.tasks.token(),

@@ -28,6 +28,8 @@ pub(crate) struct Marks<'a> {
     pub(crate) cluster: Vec<String>,
     /// Do those tell this cluster from others?
     pub(crate) telling: bool,
+    /// Those of them that the reservations of every cluster carry.
+    pub(crate) usage: &'a [String],
     /// What the tag begins with that tells an owner: `service=`. `None`: there is none.
     pub(crate) owner_prefix: Option<&'a str>,
     /// Each owner's tag of its own, and all its tags.
@@ -47,6 +49,8 @@ pub(crate) enum Standing {
     Spared,
     /// An older controller's tags are on it. Do they name this cluster?
     Former(Former),
+    /// It is another cluster's.
+    Foreign,
 }
 
 /// A reservation, and what is known of it.
@@ -82,27 +86,52 @@ pub(crate) fn audit<'r>(
                 None => finding(Standing::Orphan, None),
             });
         }
-        let former = former(&reservation.tags)?;
-        Some(finding(
-            Standing::Former(former),
-            named().map(|(owner, _)| *owner),
-        ))
+        match former(&reservation.tags) {
+            Some(former) => {
+                let owner = named().map(|(owner, _)| *owner);
+                Some(finding(Standing::Former(former), owner))
+            }
+            None => is_foreign(reservation, marks).then(|| finding(Standing::Foreign, None)),
+        }
     };
     let mut findings: Vec<_> = reservations.filter_map(find).collect();
     findings.sort_by(|a, b| a.reservation.id.cmp(&b.reservation.id));
     findings
 }
 
-/// Could anything but an owner explain it?
-fn is_spared(reservation: &Reservation, population: &Population, marks: &Marks<'_>) -> bool {
-    let owned = marks.owner_prefix.is_some_and(|prefix| {
+/// Does it say of which owner it is?
+fn is_owned(reservation: &Reservation, marks: &Marks<'_>) -> bool {
+    marks.owner_prefix.is_some_and(|prefix| {
         let mut tags = reservation.tags.iter();
         tags.any(|tag| tag.starts_with(prefix))
+    })
+}
+
+/// Is it some owner's, and another cluster's by its tags? It is known already that it is not this one's.
+fn is_foreign(reservation: &Reservation, marks: &Marks<'_>) -> bool {
+    let key = |tag: &str| tag.split_once('=').map(|(key, _)| key.to_owned());
+    let mut telling = marks.cluster.iter().filter(|tag| !marks.usage.contains(tag));
+    let names_cluster = telling.any(|tag| {
+        let mut tags = reservation.tags.iter();
+        tags.any(|other| key(other).is_some() && key(other) == key(tag))
     });
-    let endpoint = marks.endpoint.is_some_and(|selector| match selector {
+    marks.telling && names_cluster && has_all(&reservation.tags, marks.usage) && is_owned(reservation, marks)
+}
+
+/// Is it the API endpoint's?
+pub(crate) fn is_endpoint(selector: &EndpointSelector, reservation: &Reservation) -> bool {
+    match selector {
         EndpointSelector::Tag(tag) => reservation.tags.contains(tag),
         EndpointSelector::Address(address) => covers(reservation, Prefix::host(*address)),
-    });
+    }
+}
+
+/// Could anything but an owner explain it?
+fn is_spared(reservation: &Reservation, population: &Population, marks: &Marks<'_>) -> bool {
+    let owned = is_owned(reservation, marks);
+    let endpoint = marks
+        .endpoint
+        .is_some_and(|selector| is_endpoint(selector, reservation));
     let is_block = reservation.prefix.is_some_and(|prefix| !prefix.is_host());
     let used = reservation
         .prefix

@@ -4,7 +4,7 @@ use groundplane_cloud::{Former, Placement, Reservation};
 use groundplane_core::{ClusterId, Family, NetworkName, Owner, Prefix};
 use groundplane_proto::core::v1 as core;
 use groundplane_proto::eip::v1 as proto;
-use groundplane_runtime::grpc::timestamp;
+use groundplane_runtime::grpc::{InvalidField, timestamp};
 
 use crate::app::{Answer, Audited, Given, Missing, Released};
 use crate::domain::{Ask, Finding, Heir, Population, Standing, Wanted};
@@ -22,10 +22,11 @@ pub(crate) fn ask(request: proto::EnsureAddressRequest) -> Result<Ask, EipError>
         let wanted = wanted(index, request)?;
         if asked.iter().any(|other| other.family == wanted.family) {
             let family = wanted.family;
-            return Err(EipError::invalid(
+            return Err(InvalidField::new(
                 format!("requests[{index}].family"),
                 format!("{family} is asked for twice"),
-            ));
+            )
+            .into());
         }
         asked.push(wanted);
     }
@@ -37,7 +38,7 @@ pub(crate) fn ask(request: proto::EnsureAddressRequest) -> Result<Ask, EipError>
         }
     }
     if asked.is_empty() {
-        return Err(EipError::invalid("requests", "must not be empty"));
+        return Err(InvalidField::new("requests", "must not be empty").into());
     }
     Ok(Ask {
         owner: owner(request.owner)?,
@@ -70,20 +71,24 @@ pub(crate) fn heirs(heirs: Vec<proto::Heir>) -> Result<Vec<Heir>, EipError> {
 fn addresses<All: FromIterator<Prefix>>(field: &str, texts: &[String]) -> Result<All, EipError> {
     texts
         .iter()
-        .map(|text| text.parse().map_err(|error| EipError::invalid(field, error)))
+        .map(|text| {
+            text.parse()
+                .map_err(|error| InvalidField::new(field, error).into())
+        })
         .collect()
 }
 
 /// What a cluster has; required.
 pub(crate) fn population(population: Option<proto::Population>) -> Result<Population, EipError> {
-    let population = population.ok_or_else(|| EipError::invalid("population", "must be set"))?;
+    let population = population.ok_or_else(|| InvalidField::new("population", "must be set"))?;
     let cluster = cluster(&population.cluster)?;
     let owners = population.owners.into_iter().map(|one| {
         let one = owner(Some(one))?;
         if one.cluster == cluster {
             Ok(one)
         } else {
-            Err(EipError::invalid("population.owners", "must be of the cluster"))
+            let message = "must be of the cluster";
+            Err(EipError::from(InvalidField::new("population.owners", message)))
         }
     });
     Ok(Population {
@@ -96,7 +101,7 @@ pub(crate) fn population(population: Option<proto::Population>) -> Result<Popula
 /// What the owner's status has. It decides what is kept, so one that cannot be read is not passed over.
 fn in_use(index: usize, text: &str) -> Result<Prefix, EipError> {
     text.parse()
-        .map_err(|error| EipError::invalid(format!("in_use[{index}]"), error))
+        .map_err(|error| InvalidField::new(format!("in_use[{index}]"), error).into())
 }
 
 fn wanted(index: usize, request: &core::AddressRequest) -> Result<Wanted, EipError> {
@@ -106,38 +111,32 @@ fn wanted(index: usize, request: &core::AddressRequest) -> Result<Wanted, EipErr
         text => {
             let prefix: Prefix = text
                 .parse()
-                .map_err(|error| EipError::invalid(field("address"), error))?;
+                .map_err(|error| InvalidField::new(field("address"), error))?;
             if !prefix.is_host() {
-                return Err(EipError::invalid(
-                    field("address"),
-                    format!("`{text}` is not one address"),
-                ));
+                return Err(
+                    InvalidField::new(field("address"), format!("`{text}` is not one address")).into(),
+                );
             }
             Some(prefix)
         }
     };
     let family = match (request.family(), address.map(Prefix::family)) {
         (core::Family::Unspecified, None) => {
-            return Err(EipError::invalid(
-                field("family"),
-                "must be set where no address is",
-            ));
+            return Err(InvalidField::new(field("family"), "must be set where no address is").into());
         }
         (core::Family::Unspecified, Some(family)) => family,
         (core::Family::Ipv4, None | Some(Family::V4)) => Family::V4,
         (core::Family::Ipv6, None | Some(Family::V6)) => Family::V6,
         (_, Some(family)) => {
-            return Err(EipError::invalid(
+            return Err(InvalidField::new(
                 field("address"),
                 format!("is {family}, and the family is another"),
-            ));
+            )
+            .into());
         }
     };
     if address.is_none() && ![0, u32::from(family.bits())].contains(&request.prefix_length) {
-        return Err(EipError::invalid(
-            field("prefix_length"),
-            "the cloud gives single addresses",
-        ));
+        return Err(InvalidField::new(field("prefix_length"), "the cloud gives single addresses").into());
     }
     Ok(Wanted {
         family,
@@ -157,13 +156,15 @@ pub(crate) fn network(text: &str) -> Result<(), EipError> {
 
 /// A cluster; required.
 pub(crate) fn cluster(text: &str) -> Result<ClusterId, EipError> {
-    text.parse().map_err(|error| EipError::invalid("cluster", error))
+    text.parse()
+        .map_err(|error| InvalidField::new("cluster", error).into())
 }
 
 /// An owner; required.
 pub(crate) fn owner(owner: Option<core::Owner>) -> Result<Owner, EipError> {
-    let owner = owner.ok_or_else(|| EipError::invalid("owner", "must be set"))?;
-    Owner::try_from(owner).map_err(|error| EipError::invalid(format!("owner.{}", error.field), error.message))
+    let owner = owner.ok_or_else(|| InvalidField::new("owner", "must be set"))?;
+    Owner::try_from(owner)
+        .map_err(|error| InvalidField::new(format!("owner.{}", error.field), error.message).into())
 }
 
 impl From<Given> for proto::Address {
@@ -218,6 +219,7 @@ impl From<Finding> for proto::AuditedAddress {
             Standing::Spared => (proto::Standing::Spared, true),
             Standing::Former(Former::OfCluster) => (proto::Standing::Former, true),
             Standing::Former(Former::Unsaid) => (proto::Standing::Former, false),
+            Standing::Foreign => (proto::Standing::Foreign, false),
         };
         Self {
             tags: finding.reservation.tags.clone(),

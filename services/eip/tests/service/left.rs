@@ -29,9 +29,14 @@ fn population(names: &[&str], in_use: &[&str]) -> eip::Population {
 
 impl Process {
     async fn audit(&self, population: eip::Population) -> Vec<eip::AuditedAddress> {
+        self.audit_all(population, false).await
+    }
+
+    async fn audit_all(&self, population: eip::Population, foreign: bool) -> Vec<eip::AuditedAddress> {
         let request = eip::AuditAddressesRequest {
             population: Some(population),
             fresh: true,
+            foreign,
         };
         let answer = self.client.clone().audit_addresses(request).await.unwrap();
         answer.into_inner().addresses
@@ -213,6 +218,20 @@ async fn an_audit_tells_owners_orphans_and_the_past_apart() {
             (eip::Standing::Former, Some("nginx"), false),
         ]
     );
+    let all = eip.audit_all(population(&["nginx"], &[in_use]), true).await;
+    let others: Vec<_> = all
+        .iter()
+        .filter(|one| one.standing() == eip::Standing::Foreign)
+        .collect();
+    assert_eq!(
+        (all.len(), others.len()),
+        (found.len() + 1, 1),
+        "whoever asks is told of the other cluster's"
+    );
+    assert!(
+        others[0].tags.contains(&"cluster=cluster-b".to_owned()),
+        "{others:?}"
+    );
     assert_eq!(world.project.journal().writes(mark), []);
 }
 
@@ -329,6 +348,54 @@ async fn the_api_endpoint_is_never_reclaimed() {
         .await;
     assert_eq!(eip.reclaim(population(&[], &[]), &[&id]).await.unwrap(), [""; 0]);
     assert_eq!(tags(&world).len(), 1);
+}
+
+/// E36: no Service gets the API endpoint's address by asking for it, and none gives it back, whatever tags its reservation has.
+#[tokio::test]
+async fn the_api_endpoint_is_no_services() {
+    for tagged in [
+        &["endpoint"][..],
+        &["endpoint", USAGE, NGINX, "cluster=cluster-a"],
+    ] {
+        let (world, _, address) = left(tagged).await;
+        let by_address = EndpointSelector::Address(address.parse().unwrap());
+        for selector in [EndpointSelector::Tag("endpoint".to_owned()), by_address] {
+            let eip = world.process_with(Some(selector)).await;
+            let refused = eip.ensure(nginx(&address)).await.unwrap_err();
+            assert_eq!(refused.reason, "ADDRESS_OF_ENDPOINT", "{tagged:?}");
+            assert!(refused.message.contains(&address), "{refused}");
+            eip.release(owner(CLUSTER, "nginx")).await.unwrap();
+            assert_eq!(tags(&world), [tagged.join(" ")]);
+        }
+    }
+    // One that is not a reservation of the project at all.
+    let world = World::new().await;
+    let eip = world
+        .process_with(Some(EndpointSelector::Address("198.51.100.7".parse().unwrap())))
+        .await;
+    let refused = eip.ensure(nginx("198.51.100.7")).await.unwrap_err();
+    assert_eq!(refused.reason, "ADDRESS_OF_ENDPOINT");
+}
+
+/// E37, E50: an older controller made it for another Service: who asks for its address is told so, since its owner may give it back any day.
+#[tokio::test]
+async fn what_an_older_controller_made_for_another_is_not_brought() {
+    for tagged in [
+        &["usage=packet-ccm-auto", "service=another"][..],
+        &["usage=packet-ccm-auto", NGINX, "cluster=cluster-b"],
+        &[USAGE, "service=another", "cluster=cluster-b"],
+    ] {
+        let (world, id, address) = left(tagged).await;
+        let eip = world.process().await;
+        let refused = eip.ensure(nginx(&address)).await.unwrap_err();
+        assert_eq!(
+            (refused.kind, &*refused.reason),
+            (ErrorKind::AlreadyExists, "ADDRESS_TAKEN"),
+            "{tagged:?}"
+        );
+        assert_eq!(refused.metadata["reservation"], id);
+        assert_eq!(tags(&world), [tagged.join(" ")]);
+    }
 }
 
 /// E41, E51: a create that timed out and lands after the release carries an owner's tags that nobody has any more: an orphan.

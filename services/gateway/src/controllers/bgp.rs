@@ -1,7 +1,7 @@
 //! Tells nodes their BGP peers.
 //!
-//! Asked for: nodes that are initialised, have a provider id, and are selected. Written: annotations, in one patch, and only
-//! those that differ. What a node says already goes with the question, so that a restart asks the cloud for nothing.
+//! Asked for: nodes that are initialised, have a provider id, and are selected; not those that Kubernetes keeps out of load balancers.
+//! Written: annotations, in one patch, and only those that differ. What a node says already goes with the question, so that a restart asks the cloud for nothing.
 //!
 //! Where BGP is turned off, or a node is not selected any more, what was written stays, since speakers live on it. Only where
 //! `gateway.bgpCleanup` says so, it is taken back: what we wrote, and nothing else. In the cloud nothing is ever undone: sessions do not say
@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use groundplane_core::ErrorKind;
+use groundplane_core::{ErrorKind, names};
 use groundplane_proto::bgp::v1::EnsureMachineRequest;
 use groundplane_runtime::Context;
 use groundplane_runtime::grpc::RpcError;
@@ -24,15 +24,18 @@ use tracing::{debug, info, warn};
 
 use self::plan::{Formats, Wanted};
 use super::node::{FOREIGN, failed};
-use super::{Controller, after_write, metallb};
+use super::{Controller, after_write};
 use crate::cluster::objects::{AddressType, Key, NodeObject};
 use crate::cluster::{Change, Event, Part};
 use crate::gateway::Gateway;
 use crate::queue::{Outcome, Queue};
 use crate::selector::Selector;
 
-/// The reason where nobody wants BGP.
-const BGP_OFF: &str = "BGP_OFF";
+/// The reasons where nobody wants BGP: at all, or in a family in which the machine has an address.
+const UNWANTED: [&str; 2] = ["BGP_OFF", "NO_FAMILY"];
+
+/// What Kubernetes takes for a `false`.
+const FALSE: [&str; 6] = ["0", "f", "F", "false", "False", "FALSE"];
 
 /// Sessions that wait for their cloud are asked for again after this, then after twice as long, and so on.
 const PENDING: Duration = Duration::from_secs(10);
@@ -68,12 +71,32 @@ pub(crate) fn changed(gateway: &Gateway, change: &Change<NodeObject>) {
             || before.uid != after.uid
             || before.provider_id != after.provider_id
             || before.labels != after.labels
+            || is_excluded(before) != is_excluded(after)
             || before.annotations != after.annotations
             || before.addresses != after.addresses
     });
     if matters {
         gateway.queues.bgp.wake(change.key.clone());
     }
+}
+
+/// Are there nodes that speak BGP with the cloud, or will?
+pub(crate) fn is_spoken(gateway: &Gateway) -> bool {
+    let config = &gateway.config;
+    let selector = Selector::parse(&config.bgp_node_selector).unwrap_or_default();
+    let selected = |node: &Arc<NodeObject>| !node.deleting && selects(&selector, node);
+    config.controllers.bgp && gateway.cluster.nodes.index.all().iter().any(selected)
+}
+
+/// Is the node to speak BGP, by `gateway.bgpNodeSelector` and by what Kubernetes says of it?
+pub(crate) fn selects(selector: &Selector, node: &NodeObject) -> bool {
+    selector.matches(&node.labels) && !is_excluded(node)
+}
+
+/// Does Kubernetes keep it out of load balancers? As its own controllers judge: any value of the label but a `false` does.
+fn is_excluded(node: &NodeObject) -> bool {
+    let label = node.labels.get(names::LABEL_EXCLUDED);
+    label.is_some_and(|value| !FALSE.contains(&value)) || node.taint(names::TAINT_TO_BE_DELETED).is_some()
 }
 
 /// Is there a machine behind it that could speak BGP?
@@ -106,7 +129,7 @@ impl BgpController {
     }
 
     fn wanted(&self, node: &NodeObject) -> bool {
-        self.gateway.config.controllers.bgp && speaks(node) && self.selector.matches(&node.labels)
+        self.gateway.config.controllers.bgp && speaks(node) && selects(&self.selector, node)
     }
 
     /// Is it to be freed of what we wrote?
@@ -149,7 +172,12 @@ impl BgpController {
             Ok(answer) => answer,
             Err(error) => return self.refused(node, &error).await,
         };
-        metallb::learn(&self.gateway, node, &answer, term);
+        self.gateway.backend.learn(node, Some(&answer), term);
+        if answer.peers.is_empty() {
+            self.gateway.peerless.is(&node.key, "the cloud tells none");
+        } else {
+            self.gateway.peerless.is_not(&node.key);
+        }
         let wanted = self.formats.wanted(&answer);
         let complete = !answer.pending && !answer.unverified;
         let mut node = Arc::clone(node);
@@ -190,7 +218,8 @@ impl BgpController {
 
     /// Takes back what we wrote.
     async fn clean(&self, node: &NodeObject) -> Outcome {
-        metallb::learn_none(&self.gateway, node);
+        let term = self.gateway.cluster.leader.term();
+        self.gateway.backend.learn(node, None, term);
         let Some(patch) = plan::taken_back(node) else {
             self.remember(node);
             return Outcome::Done;
@@ -227,12 +256,14 @@ impl BgpController {
     }
 
     async fn refused(&self, node: &NodeObject, error: &RpcError) -> Outcome {
-        if error.reason == BGP_OFF && self.gateway.config.bgp_cleanup {
+        let unwanted = UNWANTED.contains(&error.reason.as_str());
+        if unwanted && self.gateway.config.bgp_cleanup {
             return self.clean(node).await;
         }
-        if error.reason == BGP_OFF || error.reason == FOREIGN || error.kind == ErrorKind::NotFound {
+        if unwanted || error.reason == FOREIGN || error.kind == ErrorKind::NotFound {
             // Nothing to say, and nothing to take back on doubt. Asked again with the next look at the cloud.
             debug!(node = node.name(), reason = error.reason, "no BGP");
+            self.gateway.peerless.is(&node.key, error.to_string());
             self.remember(node);
             return Outcome::Done;
         }
@@ -262,6 +293,7 @@ impl Controller for BgpController {
             _ => {
                 self.told.lock().remove(key);
                 self.waiting.lock().remove(key);
+                self.gateway.peerless.is_not(key);
                 Outcome::Done
             }
         }

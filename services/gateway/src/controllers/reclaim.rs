@@ -197,6 +197,7 @@ impl Reclaimer {
         let request = AuditAddressesRequest {
             population: Some(population(&cluster, services)),
             fresh: false,
+            foreign: false,
         };
         Ok(self
             .gateway

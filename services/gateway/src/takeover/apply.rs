@@ -12,6 +12,7 @@ use super::plan::{Facts, Item, plan};
 use crate::clients::messages;
 use crate::cluster::objects::{Key, ServiceObject};
 use crate::domain::service::{self, Scope};
+use crate::failpoint::{Point, pass};
 use crate::gateway::Gateway;
 
 /// Why nothing was done.
@@ -21,7 +22,7 @@ pub(crate) enum ApplyError {
     Changed(String),
     #[error("{0}")]
     Rival(String),
-    #[error("this replica does not lead; ask {0}")]
+    #[error("this replica does not lead; {0}")]
     NotLeader(String),
     #[error(transparent)]
     Gather(#[from] GatherError),
@@ -46,7 +47,7 @@ pub(crate) async fn apply(gateway: &Arc<Gateway>, id: &str) -> Result<Vec<Outcom
         return Err(ApplyError::Rival(bar));
     }
     if !gateway.cluster.leader.is_leader() {
-        return Err(ApplyError::NotLeader(leader(gateway).await));
+        return Err(ApplyError::NotLeader(leader(gateway, id).await));
     }
     let mut outcomes = Vec::new();
     for item in plan.items {
@@ -54,6 +55,7 @@ pub(crate) async fn apply(gateway: &Arc<Gateway>, id: &str) -> Result<Vec<Outcom
             continue;
         };
         let given = give(gateway, &facts, key, &item.name).await;
+        pass(Point::TakeoverAfterGive);
         let (ok, detail) = match given {
             Ok(detail) => (true, detail),
             Err(detail) => (false, detail),
@@ -119,11 +121,16 @@ fn wake(gateway: &Gateway) {
         gateway.queues.nodes.wake(node.key.clone());
         gateway.queues.bgp.wake(node.key.clone());
     }
-    crate::controllers::metallb::wake(gateway);
+    gateway.backend.wake();
 }
 
-/// Who leads, by the lease.
-async fn leader(gateway: &Gateway) -> String {
-    let holder = gateway.cluster.holder().await;
-    holder.unwrap_or_else(|| "the replica that does".to_owned())
+/// Who leads, by the lease, and how it is told to apply the plan of this id.
+async fn leader(gateway: &Gateway, id: &str) -> String {
+    let Some(holder) = gateway.cluster.holder().await else {
+        return "nobody does, or its lease cannot be read; try again in half a minute".to_owned();
+    };
+    // `identity` puts the name of the pod in front.
+    let pod = holder.split_once('_').map_or(holder.as_str(), |(pod, _)| pod);
+    let (namespace, _) = gateway.cluster.leader.lease();
+    format!("pod {pod} does: kubectl -n {namespace} exec {pod} -- groundplane ctl takeover apply --plan {id}")
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use groundplane_core::ClusterId;
+use groundplane_core::{ClusterId, older};
 use groundplane_proto::eip::v1::{AuditAddressesRequest, AuditAddressesResponse, GetEndpointRequest};
 use groundplane_runtime::grpc::RpcError;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
@@ -24,13 +24,6 @@ use crate::gateway::Gateway;
 
 /// A read of the API server takes no longer.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Where the older controllers kept the external Service of the API endpoint.
-const EXTERNAL: [&str; 3] = [
-    "cloud-provider-equinix-metal-kubernetes-external",
-    "packet-ccm-kubernetes-external",
-    "cloud-provider-cherry-kubernetes-external",
-];
 
 /// Their kinds of MetalLB's objects, with the versions in which they may be served.
 const METALLB: [(&str, &str, &[&str]); 3] = [
@@ -95,7 +88,9 @@ pub(crate) async fn gather(gateway: &Gateway) -> Result<Facts, GatherError> {
         written,
         formats: formats.collect(),
         rivals: cluster.leader.rivals().verdict(),
+        refuses: cluster.leader.rivals().refuses(),
         reservations: reservations?,
+        peerless: gateway.peerless.all(),
         services,
         nodes: cluster.nodes.index.all().into_iter().collect(),
         metallb,
@@ -115,6 +110,7 @@ async fn reservations(
     let request = AuditAddressesRequest {
         population: Some(population(cluster, services)),
         fresh: true,
+        foreign: true,
     };
     let AuditAddressesResponse { addresses, .. } = gateway.services.eip.audit_addresses(request).await?;
     let reserved = addresses.into_iter().filter_map(|one| {
@@ -174,9 +170,8 @@ async fn metallb(gateway: &Gateway) -> Metallb {
 /// The external Services that the older controllers kept, and the one that we are told to keep.
 async fn externals(gateway: &Gateway) -> Vec<External> {
     let ours = gateway.config.external.as_ref();
-    let mut names: BTreeSet<(String, String)> = EXTERNAL
-        .into_iter()
-        .map(|name| ("kube-system".to_owned(), name.to_owned()))
+    let mut names: BTreeSet<(String, String)> = older::external_services()
+        .map(|name| (older::NAMESPACE.to_owned(), name.to_owned()))
         .collect();
     names.extend(ours.map(|ours| (ours.namespace.clone(), ours.name.clone())));
     let mut found = Vec::new();

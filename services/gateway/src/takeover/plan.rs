@@ -3,10 +3,12 @@
 //! Every line says what the controllers will do by themselves, for they act on the same facts by the same rules; only lines with
 //! `needs_apply` wait for a person. What is as it should be is left: a cluster that was taken over has nothing else.
 
+mod endpoint;
 mod leftovers;
 mod reservations;
 mod services;
 
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
@@ -32,7 +34,12 @@ pub(crate) struct Facts {
     /// All generations, each with its names.
     pub(crate) formats: Vec<(&'static str, Vec<Layout>)>,
     pub(crate) rivals: Verdict,
+    /// Is nothing written while one runs?
+    pub(crate) refuses: bool,
+    /// Those of this cluster, and those of which a name says that they may be; then those that other clusters have.
     pub(crate) reservations: Vec<Reserved>,
+    /// Nodes that were looked at and have no peers to be told, and why.
+    pub(crate) peerless: BTreeMap<Key, String>,
     /// All of the cluster.
     pub(crate) services: Vec<Arc<ServiceObject>>,
     pub(crate) nodes: Vec<Arc<NodeObject>>,
@@ -60,11 +67,11 @@ pub(crate) struct Metallb {
     pub(crate) name: String,
     /// Its text; `None`: there is none, or we may not read it.
     pub(crate) text: Option<String>,
-    /// Custom resources with the old controllers' label.
+    /// Custom resources with the older controllers' label.
     pub(crate) labelled: Vec<Labelled>,
 }
 
-/// A custom resource with the old controllers' label.
+/// A custom resource with the older controllers' label.
 #[derive(Clone, Debug)]
 pub(crate) struct Labelled {
     pub(crate) kind: &'static str,
@@ -129,6 +136,16 @@ impl Item {
         }
     }
 
+    /// Its part of what the plan's id stands for.
+    fn stands_for(&self, hasher: &mut DefaultHasher) {
+        if self.group == "nodes" {
+            // What becomes of nodes nobody decides, and only the leader knows which of them have peers.
+            (self.kind, &self.name, &self.found).hash(hasher);
+        } else {
+            self.hash(hasher);
+        }
+    }
+
     fn is(mut self, action: Action, detail: impl Into<String>) -> Self {
         self.action = action;
         self.detail = detail.into();
@@ -138,21 +155,30 @@ impl Item {
 
 /// Plans.
 pub(crate) fn plan(facts: &Facts) -> Plan {
-    let mut items = rivals(&facts.rivals);
+    let mut items = rivals(&facts.rivals, facts.refuses);
     items.extend(reservations::items(facts));
     items.extend(services::items(facts));
     items.extend(leftovers::nodes(facts));
     items.extend(leftovers::metallb(facts));
-    items.extend(leftovers::endpoint(facts));
+    items.extend(endpoint::items(facts));
     let mut hasher = DefaultHasher::new();
-    items.hash(&mut hasher);
+    for item in &items {
+        item.stands_for(&mut hasher);
+    }
+    // What other clusters do does not change what is planned for this one.
+    items.extend(reservations::others(facts));
     Plan {
         id: format!("{:016x}", hasher.finish()),
         items,
     }
 }
 
-fn rivals(verdict: &Verdict) -> Vec<Item> {
+fn rivals(verdict: &Verdict, refuses: bool) -> Vec<Item> {
+    let meanwhile = if refuses {
+        ""
+    } else {
+        "; groundplane goes on beside it, as gateway.rivals says"
+    };
     let item = |kind, name: &str, found: &str, detail: String| {
         Item::new("rivals", kind, name, found).is(Action::Blocked, detail)
     };
@@ -166,7 +192,9 @@ fn rivals(verdict: &Verdict) -> Vec<Item> {
         )],
         Verdict::Rivals(rivals) => rivals
             .iter()
-            .map(|Rival { what, found, stop }| item("controller", what, found, format!("stop it: {stop}")))
+            .map(|Rival { what, found, stop }| {
+                item("controller", what, found, format!("stop it: {stop}{meanwhile}"))
+            })
             .collect(),
     }
 }
@@ -177,7 +205,7 @@ fn is_settled(service: &ServiceObject) -> bool {
     told.is_some_and(|condition| &*condition.status == "True") && !service.ingress.is_empty()
 }
 
-/// Has everything that the old controller served become ours?
+/// Has everything that the older controller served become ours?
 fn all_settled(facts: &Facts) -> bool {
     let external = |key: &Key| facts.externals.iter().any(|external| external.key == *key);
     let mut ours = facts

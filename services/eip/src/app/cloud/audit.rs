@@ -40,6 +40,7 @@ impl CloudEips {
         let marks = Marks {
             telling: shared.iter().any(|tag| !self.0.marks.contains(tag)),
             cluster: shared,
+            usage: &self.0.marks,
             owner_prefix: owner_prefix.as_deref(),
             owners,
             endpoint: self.0.endpoint.as_ref(),

@@ -44,6 +44,7 @@ fn found(reservation: &Reservation, in_use: &[&str], endpoint: Option<&EndpointS
     let marks = Marks {
         cluster: strings(&CLUSTER),
         telling: true,
+        usage: &strings(&CLUSTER[..1]),
         owner_prefix: Some("service="),
         owners: [("service=web".to_owned(), (&web, tags))].into(),
         endpoint,
@@ -63,13 +64,21 @@ fn tags_tell_whose_it_is() {
     );
     assert_eq!(found(&orphan(), &[], None).unwrap().standing, Standing::Orphan);
     for others in [
-        &["usage=x", "service=web", "cluster=other"][..],
-        &["usage=x", "service=gone"],
+        &["usage=x", "service=gone"][..],
+        &["usage=x", "cluster=other"],
+        &["service=web", "cluster=other"],
         &["mine"],
         &[],
     ] {
         assert_eq!(found(&reservation(others), &[], None), None, "{others:?}");
     }
+    let of_other = found(
+        &reservation(&["usage=x", "service=web", "cluster=other"]),
+        &[],
+        None,
+    )
+    .unwrap();
+    assert_eq!((of_other.standing, of_other.owner), (Standing::Foreign, None));
     let of_former = found(&reservation(&["usage=old", "service=web"]), &[], None).unwrap();
     assert_eq!(
         (of_former.standing, of_former.owner),

@@ -1,10 +1,9 @@
-//! A Service among others: who has the address that it names, who goes on using what it leaves, and whether there is room for one more.
+//! A Service among others: who has the address that it names, and who goes on using what it leaves.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use groundplane_core::Family;
 use groundplane_proto::eip::v1::{AuditAddressesRequest, Heir, Population, Standing};
 use groundplane_runtime::grpc::RpcError;
 use tracing::info;
@@ -17,9 +16,6 @@ use crate::cluster::objects::{Key, ServiceObject};
 use crate::domain::service::sharing::{self, Claimant};
 use crate::domain::service::{Refusal, Wish, addresses, condition, requests};
 
-/// The reason where one more address would end every BGP session.
-pub(super) const PREFIX_LIMIT: &str = "PrefixLimit";
-
 impl ServiceController {
     /// Has the Service this address, by its own status or by an answer that its status does not show yet?
     fn holds(&self, service: &ServiceObject, address: IpAddr) -> bool {
@@ -27,12 +23,23 @@ impl ServiceController {
             || self.gateway.held.has(&service.key, &service.uid, address)
     }
 
+    /// The Services that have one of these addresses, or ask for it, in the order of their names. Found by the addresses: all Services ask.
+    fn who_name(&self, addresses: impl IntoIterator<Item = IpAddr>) -> Vec<Arc<ServiceObject>> {
+        let index = &self.gateway.cluster.services.index;
+        let keys: BTreeSet<Key> = addresses
+            .into_iter()
+            .flat_map(|address| [index.with_mark(address), self.gateway.held.holders(address)])
+            .flatten()
+            .collect();
+        keys.iter().filter_map(|key| index.get(key)).collect()
+    }
+
     /// With whom it shares the addresses that it names. A refusal, if they are somebody else's alone. Where addresses come from pools,
     /// ipam tells.
     pub(super) fn company(&self, service: &ServiceObject, wish: &Wish) -> Result<Vec<Key>, Stop> {
         let mut sharers = Vec::new();
         for address in named(wish).filter(|_| !self.scope.pin) {
-            let services = self.gateway.cluster.services.index.all();
+            let services = self.who_name([address]);
             let others = services
                 .iter()
                 .filter(|other| {
@@ -63,7 +70,7 @@ impl ServiceController {
         }
         let cluster = self.gateway.cluster.identity.known().await;
         let service = self.gateway.cluster.services.get(key);
-        let mut others = self.gateway.cluster.services.index.all();
+        let mut others = self.who_name(left.iter().copied());
         // Who has it already comes before who would like to, and all replicas choose alike.
         let uses = |other: &ServiceObject| left.iter().any(|address| self.holds(other, *address));
         others.sort_by_cached_key(|other| (!uses(other), other.key.clone()));
@@ -107,7 +114,7 @@ impl ServiceController {
                 && self.scope.has(other)
                 && sharing::could_share(other)
         };
-        if services.index.all().iter().any(|other| could_share(other)) {
+        if services.index.any(could_share) {
             let tagged = self.tagged(key).await.map_err(|error| Stop::Outage {
                 refusal: Refusal::from_error(&error),
                 tell: false,
@@ -128,6 +135,7 @@ impl ServiceController {
                 in_use: Vec::new(),
             }),
             fresh: false,
+            foreign: false,
         };
         let audited = self.gateway.services.eip.audit_addresses(request).await?;
         let held = audited
@@ -139,47 +147,10 @@ impl ServiceController {
             .collect())
     }
 
-    /// Is there room for one more address that BGP announces? What is announced already, by it or by others, needs none.
-    pub(super) fn within_limit(&self, service: &ServiceObject, wish: &Wish) -> Result<(), Stop> {
-        let limit = self.gateway.config.max_prefixes;
-        if limit == 0 {
-            return Ok(());
-        }
-        let services = self.gateway.cluster.services.index.all();
-        for want in &wish.wants {
-            let mut announced = BTreeSet::new();
-            let mut by = HashSet::new();
-            for other in services.iter().filter(|other| condition::is_ours(other)) {
-                for address in addresses(other).filter(|address| Family::of(*address) == want.family) {
-                    announced.insert(address);
-                    by.insert(other.key.clone());
-                }
-            }
-            let is_announced =
-                by.contains(&service.key) || want.address.is_some_and(|address| announced.contains(&address));
-            let admits = || {
-                self.gateway
-                    .prefixes
-                    .admit(&service.key, want.family, limit, &announced, &by)
-            };
-            if !is_announced && !admits() {
-                let message = format!(
-                    "Services of this cluster have {} addresses of {} already, and a BGP session carries {limit}: one more, and the other \
-                     side ends the sessions of every machine. Delete a Service, let Services share an address, or have the limit raised \
-                     and say so in gateway.maxPrefixes.",
-                    announced.len(),
-                    want.family,
-                );
-                return Err(Stop::Refused(Refusal::new(PREFIX_LIMIT, message)));
-            }
-        }
-        Ok(())
-    }
-
     /// Takes requests off the Service that name what goes back to the cloud with it. An older controller wrote its own address there,
     /// and it would be asked for again when the Service is a load balancer again.
     pub(super) async fn unasked(&self, service: Arc<ServiceObject>) -> Result<Arc<ServiceObject>, Stop> {
-        let requests: Vec<_> = requests(&service).collect();
+        let requests: Vec<_> = requests(&service, &self.gateway.config.empty).collect();
         if service.deleting || self.scope.pin || requests.is_empty() {
             return Ok(service);
         }

@@ -1,44 +1,34 @@
-//! What else an older controller leaves: on nodes, in MetalLB, and at the API endpoint.
-
-use std::collections::{BTreeMap, BTreeSet};
+//! What else an older controller leaves: on nodes, and in MetalLB.
 
 use groundplane_core::names::NODE_ANNOTATED;
+use groundplane_core::older;
 use serde_json::Value;
 
 use super::{Action, Facts, Item, all_settled};
 use crate::announcers::metallb::document::Document;
-use crate::cluster::objects::{Key, NodeObject};
+use crate::cluster::objects::NodeObject;
 use crate::config::{Announcer, Layout};
+use crate::controllers::bgp;
 use crate::selector::Selector;
-
-/// What the names of the older controllers' field managers begin with.
-const MANAGERS: [&str; 3] = [
-    "cloud-provider-equinix-metal",
-    "packet-c",
-    "cloud-provider-cherry",
-];
-
-/// What marks a peer of the `ConfigMap` as some Service's.
-const MARK: &str = "nomatch.metal.equinix.com/";
 
 pub(super) fn nodes(facts: &Facts) -> Vec<Item> {
     let selector = Selector::parse(&facts.bgp_selector).unwrap_or_default();
     let mut items: Vec<Item> = facts
         .nodes
         .iter()
-        .map(|node| node_item(facts, node, facts.bgp && selector.matches(&node.labels)))
+        .map(|node| node_item(facts, node, facts.bgp && bgp::selects(&selector, node)))
         .collect();
     items.sort_by(|one, other| one.name.cmp(&other.name));
     items
 }
 
-fn node_item(facts: &Facts, node: &NodeObject, speaks: bool) -> Item {
-    let generations: Vec<&str> = facts
-        .formats
-        .iter()
-        .filter(|(_, layouts)| carries(node, layouts))
-        .map(|(name, _)| *name)
-        .collect();
+/// The generations of annotations that the node carries.
+fn generations(facts: &Facts, node: &NodeObject) -> Vec<&'static str> {
+    let carried = facts.formats.iter().filter(|(_, layouts)| carries(node, layouts));
+    carried.map(|(name, _)| *name).collect()
+}
+
+fn found(node: &NodeObject, generations: &[&str]) -> String {
     let annotated = if generations.is_empty() {
         "no annotations of BGP".to_owned()
     } else {
@@ -49,7 +39,12 @@ fn node_item(facts: &Facts, node: &NodeObject, speaks: bool) -> Item {
     } else {
         &*node.provider_id
     };
-    let item = Item::new("nodes", "Node", node.name(), format!("{id}; {annotated}"));
+    format!("{id}; {annotated}")
+}
+
+fn node_item(facts: &Facts, node: &NodeObject, speaks: bool) -> Item {
+    let generations = generations(facts, node);
+    let item = Item::new("nodes", "Node", node.name(), found(node, &generations));
     if node.is_uninitialised() {
         return item.is(
             Action::Change,
@@ -70,19 +65,24 @@ fn node_item(facts: &Facts, node: &NodeObject, speaks: bool) -> Item {
             others.join(", ")
         )
     };
-    match (speaks && !generations.is_empty(), recorded) {
-        (true, false) => item.is(
+    let peerless = facts.peerless.get(&node.key);
+    match (speaks && !generations.is_empty(), recorded, peerless) {
+        (true, false, Some(why)) => item.is(
+            Action::Leave,
+            format!("no BGP peers are known of its machine ({why}): its annotations stay as they are until there are{stay}"),
+        ),
+        (true, false, None) => item.is(
             Action::Change,
             format!(
                 "provider id stays; {} are kept up to date from now on{stay}",
                 facts.written.join(", ")
             ),
         ),
-        (true, true) => item.is(
+        (true, true, _) => item.is(
             Action::Leave,
             format!("groundplane keeps {}{stay}", facts.written.join(", ")),
         ),
-        (false, _) => item.is(Action::Leave, format!("provider id stays{stay}")),
+        (false, ..) => item.is(Action::Leave, format!("provider id stays{stay}")),
     }
 }
 
@@ -110,7 +110,7 @@ pub(super) fn metallb(facts: &Facts) -> Vec<Item> {
             "metallb",
             one.kind,
             &one.name,
-            "label cloud-provider=equinix-metal",
+            format!("label {}={}", older::METALLB_LABEL.0, older::METALLB_LABEL.1),
         );
         items.push(match (facts.announcer, settled) {
             (Announcer::Metallb, true) => item.is(Action::Leave, "groundplane keeps it"),
@@ -197,67 +197,5 @@ fn is_marked(peer: &Value) -> bool {
     let selectors = peer["node-selectors"].as_array().into_iter().flatten();
     selectors
         .filter_map(|selector| selector["match-labels"].as_object())
-        .any(|labels| labels.keys().any(|key| key.starts_with(MARK)))
-}
-
-pub(super) fn endpoint(facts: &Facts) -> Vec<Item> {
-    let mut items = Vec::new();
-    match &facts.endpoint {
-        None => {}
-        Some(Ok((address, holder))) => {
-            let held = if holder.is_empty() {
-                "nobody".to_owned()
-            } else {
-                holder.clone()
-            };
-            let item = Item::new("endpoint", "reservation", address, format!("held by {held}"));
-            items.push(item.is(
-                Action::Leave,
-                "agents move it when its holder dies, and not before",
-            ));
-        }
-        Some(Err(error)) => {
-            let item = Item::new("endpoint", "reservation", "of the API endpoint", "cannot be told");
-            items.push(item.is(Action::Blocked, error.clone()));
-        }
-    }
-    let kept: BTreeMap<&Key, bool> = facts
-        .externals
-        .iter()
-        .map(|one| (&one.key, one.is_ours))
-        .collect();
-    let others = kept.values().any(|is_ours| *is_ours);
-    for one in &facts.externals {
-        let old: BTreeSet<&str> = one
-            .managers
-            .iter()
-            .map(String::as_str)
-            .filter(|manager| MANAGERS.iter().any(|head| manager.starts_with(head)))
-            .collect();
-        let by = if old.is_empty() {
-            "no older controller".to_owned()
-        } else {
-            old.iter().copied().collect::<Vec<_>>().join(", ")
-        };
-        let address = one.address.as_deref().unwrap_or("no address");
-        let item = Item::new(
-            "endpoint",
-            "Service",
-            one.key.to_string(),
-            format!("{address}, written by {by}"),
-        );
-        items.push(match (one.is_ours, old.is_empty()) {
-            (true, false) => item.is(Action::Adopt, "its fields become groundplane's, its addresses stay"),
-            (true, true) => item.is(Action::Leave, "groundplane keeps it"),
-            (false, _) if others => item.is(
-                Action::Leave,
-                format!("groundplane keeps another one; delete this when nothing uses it: kubectl -n {} delete service {}", one.key.namespace, one.key.name),
-            ),
-            (false, _) => item.is(
-                Action::Blocked,
-                format!("nobody keeps it: set endpoint.tag (or endpoint.address) and endpoint.service to {}", one.key),
-            ),
-        });
-    }
-    items
+        .any(|labels| older::marks().any(|mark| labels.contains_key(mark.name)))
 }

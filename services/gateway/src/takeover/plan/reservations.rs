@@ -11,7 +11,32 @@ use crate::cluster::objects::{Key, ServiceObject};
 use crate::domain::service::{addresses, mentioned};
 
 pub(super) fn items(facts: &Facts) -> Vec<Item> {
-    facts.reservations.iter().map(|one| item(facts, one)).collect()
+    let ours = facts
+        .reservations
+        .iter()
+        .filter(|one| one.standing != Standing::Foreign);
+    ours.map(|one| item(facts, one)).collect()
+}
+
+/// Those of other clusters: never touched.
+pub(super) fn others(facts: &Facts) -> Vec<Item> {
+    let others = facts
+        .reservations
+        .iter()
+        .filter(|one| one.standing == Standing::Foreign);
+    let item = |one: &Reserved| {
+        let whose = one.tags.iter().find_map(|tag| tag.strip_prefix("cluster="));
+        let whose = whose.unwrap_or("unknown");
+        let found = format!("{}, tags of cluster {whose}", address(one));
+        Item::new("reservations", "reservation", &one.id, found)
+            .is(Action::Leave, "another cluster's: not touched")
+    };
+    others.map(item).collect()
+}
+
+fn address(one: &Reserved) -> String {
+    one.prefix
+        .map_or_else(|| "no address yet".to_owned(), |prefix| prefix.to_string())
 }
 
 /// Every address that stands on the Service.
@@ -20,9 +45,7 @@ pub(super) fn on(service: &ServiceObject) -> BTreeSet<IpAddr> {
 }
 
 fn item(facts: &Facts, one: &Reserved) -> Item {
-    let address = one
-        .prefix
-        .map_or_else(|| "no address yet".to_owned(), |prefix| prefix.to_string());
+    let address = address(one);
     let found = |tags: &str| format!("{address}, {tags}");
     let item = |tags: &str| Item::new("reservations", "reservation", &one.id, found(tags));
     let owner = one.owner.as_ref().and_then(|key| service(facts, key));

@@ -60,7 +60,9 @@ fn facts() -> Facts {
             ("packet", format(AnnotationFormat::Packet)),
         ],
         rivals: Verdict::Clear,
+        refuses: true,
         reservations: Vec::new(),
+        peerless: BTreeMap::new(),
         services: Vec::new(),
         nodes: Vec::new(),
         metallb: Metallb::default(),
@@ -132,6 +134,22 @@ fn what_nobody_of_ours_has_is_left() {
     );
 }
 
+/// Those of other clusters are listed and left, and what happens to them changes no plan.
+#[test]
+fn what_other_clusters_have_is_listed_and_left() {
+    let mut facts = facts();
+    facts.services = vec![service("web", &json!({ "loadBalancerIP": ADDRESS }), &json!({}))];
+    let before = plan(&facts);
+    let mut foreign = reserved(Standing::Foreign, None, false);
+    foreign.tags.push("cluster=other".to_owned());
+    facts.reservations = vec![foreign];
+    let after = plan(&facts);
+    assert_eq!(after.id, before.id);
+    let item = after.items.last().unwrap();
+    assert_eq!(item.found, format!("{ADDRESS}/32, tags of cluster other"));
+    assert_eq!((item.group, item.action), ("reservations", Action::Leave));
+}
+
 #[test]
 fn an_address_of_a_reservation_is_told_from_one_that_was_brought() {
     let mut facts = facts();
@@ -193,6 +211,18 @@ fn nodes_tell_which_generations_they_carry() {
         "{}",
         item.detail
     );
+    // Whoever knows whether its machine has peers plans the same.
+    let id = plan(&facts).id;
+    facts.peerless = BTreeMap::from([(Key::cluster_wide("n1"), "its machine is not there".to_owned())]);
+    let item = plan(&facts).items.remove(0);
+    assert_eq!(item.action, Action::Leave);
+    assert!(
+        item.detail.contains("its machine is not there"),
+        "{}",
+        item.detail
+    );
+    assert_eq!(plan(&facts).id, id);
+    facts.peerless.clear();
     facts.bgp = false;
     assert_eq!(plan(&facts).items[0].action, Action::Leave);
 }
@@ -273,4 +303,13 @@ fn a_plan_is_known_by_its_id() {
     }]);
     assert_ne!(plan(&one).id, before);
     assert_eq!(lines(&one)[0], ("rivals", Action::Blocked, false));
+    assert_eq!(plan(&one).items[0].detail, "stop it: kubectl delete");
+    one.refuses = false;
+    let item = plan(&one).items.remove(0);
+    assert_eq!(
+        item.action,
+        Action::Blocked,
+        "a person has to stop it all the same"
+    );
+    assert!(item.detail.contains("gateway.rivals"), "{}", item.detail);
 }
