@@ -81,6 +81,8 @@ struct Candidate {
     address: String,
     cordoned: bool,
     deleting: bool,
+    /// The cloud did not give it the endpoint a while ago.
+    refused: bool,
     rank: u32,
     probe: Option<Probe>,
 }
@@ -134,6 +136,7 @@ impl From<pb::GetEndpointStatusResponse> for Endpoint {
                     address: one.address,
                     cordoned: one.cordoned,
                     deleting: one.deleting,
+                    refused: one.refused,
                     rank: one.rank,
                     probe: one.probe.map(Probe::from),
                 })
@@ -155,67 +158,82 @@ impl From<pb::GetEndpointStatusResponse> for Endpoint {
 
 impl Show for Endpoint {
     fn text(&self) -> String {
-        let or = |text: &str, otherwise: &str| if text.is_empty() { otherwise } else { text }.to_owned();
-        let [state, took, age] = cells(self.probe.as_ref());
-        let read = or(&self.read_at, "never");
-        let mut head = vec![
-            vec!["endpoint".to_owned(), or(&self.address, "not known yet")],
-            vec![
-                "holder".to_owned(),
-                format!("{} (read {read})", or(&self.holder, "nobody")),
-            ],
-            vec![
-                "probe".to_owned(),
-                format!("{state} {took} {age}").trim().to_owned(),
-            ],
-            vec!["verdict".to_owned(), or(&self.verdict, "stays")],
-            vec![
-                "candidates from".to_owned(),
-                or(&self.candidates_from, "nowhere yet"),
-            ],
-            vec!["answered by".to_owned(), or(&self.answered_by, "a gateway")],
-        ];
-        if !self.problem.is_empty() {
-            head.push(vec!["PROBLEM".to_owned(), self.problem.clone()]);
-        }
-        let heads = |names: &[&str]| vec![names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()];
-        let mut rows = heads(&["CANDIDATE", "RANK", "ADDRESS", "PROBE", "TOOK", "AGE", "STATE"]);
-        for one in &self.candidates {
-            let [state, took, age] = cells(one.probe.as_ref());
-            let leaving = match (one.deleting, one.cordoned, one.node == self.holder) {
-                (true, _, _) => "deleting",
-                (_, true, _) => "cordoned",
-                (_, _, true) => "holder",
-                _ => "",
-            };
-            let (node, address) = (one.node.clone(), one.address.clone());
-            rows.push(vec![
-                node,
-                one.rank.to_string(),
-                address,
-                state,
-                took,
-                age,
-                leaving.to_owned(),
-            ]);
-        }
-        let mut text = format!("{}\n{}", lay_out(head), lay_out(rows));
+        let mut text = format!("{}\n{}", lay_out(self.head()), lay_out(self.candidate_rows()));
         if !self.moves.is_empty() {
-            let mut rows = heads(&["MOVED AT", "FROM", "TO", "OUTCOME", "DETECTION", "MOVE", "WHY"]);
-            rows.extend(self.moves.iter().map(|one| {
-                vec![
-                    one.at.clone(),
-                    or(&one.from, "nobody"),
-                    one.to.clone(),
-                    one.outcome.clone(),
-                    told(one.detection_seconds),
-                    told(one.seconds),
-                    one.reason.clone(),
-                ]
-            }));
-            text = format!("{text}\n{}", lay_out(rows));
+            text = format!("{text}\n{}", lay_out(self.move_rows()));
         }
         text
+    }
+}
+
+fn or(text: &str, otherwise: &str) -> String {
+    if text.is_empty() { otherwise } else { text }.to_owned()
+}
+
+fn heads(names: &[&str]) -> Vec<Vec<String>> {
+    vec![names.iter().map(|name| (*name).to_owned()).collect()]
+}
+
+impl Endpoint {
+    /// What is true of the endpoint itself, a name and a value a row.
+    fn head(&self) -> Vec<Vec<String>> {
+        let [state, took, age] = cells(self.probe.as_ref());
+        let read = or(&self.read_at, "never");
+        let mut rows: Vec<(&str, String)> = vec![
+            ("endpoint", or(&self.address, "not known yet")),
+            ("holder", format!("{} (read {read})", or(&self.holder, "nobody"))),
+            ("probe", format!("{state} {took} {age}").trim().to_owned()),
+            ("verdict", or(&self.verdict, "stays")),
+            ("candidates from", or(&self.candidates_from, "nowhere yet")),
+            ("answered by", or(&self.answered_by, "a gateway")),
+        ];
+        if !self.problem.is_empty() {
+            rows.push(("PROBLEM", self.problem.clone()));
+        }
+        rows.into_iter()
+            .map(|(name, value)| vec![name.to_owned(), value])
+            .collect()
+    }
+
+    fn candidate_rows(&self) -> Vec<Vec<String>> {
+        let mut rows = heads(&["CANDIDATE", "RANK", "ADDRESS", "PROBE", "TOOK", "AGE", "STATE"]);
+        rows.extend(self.candidates.iter().map(|one| {
+            let [state, took, age] = cells(one.probe.as_ref());
+            let (node, address) = (one.node.clone(), one.address.clone());
+            let is = self.state(one).to_owned();
+            vec![node, one.rank.to_string(), address, state, took, age, is]
+        }));
+        rows
+    }
+
+    fn state(&self, one: &Candidate) -> &'static str {
+        if one.deleting {
+            "deleting"
+        } else if one.cordoned {
+            "cordoned"
+        } else if one.node == self.holder {
+            "holder"
+        } else if one.refused {
+            "refused by the cloud"
+        } else {
+            ""
+        }
+    }
+
+    fn move_rows(&self) -> Vec<Vec<String>> {
+        let mut rows = heads(&["MOVED AT", "FROM", "TO", "OUTCOME", "DETECTION", "MOVE", "WHY"]);
+        rows.extend(self.moves.iter().map(|one| {
+            vec![
+                one.at.clone(),
+                or(&one.from, "nobody"),
+                one.to.clone(),
+                one.outcome.clone(),
+                told(one.detection_seconds),
+                told(one.seconds),
+                one.reason.clone(),
+            ]
+        }));
+        rows
     }
 }
 
@@ -228,16 +246,23 @@ mod tests {
         let answer = pb::GetEndpointStatusResponse {
             address: "192.0.2.9:6443".to_owned(),
             holder: "a".to_owned(),
-            candidates: vec![pb::EndpointCandidate {
-                node: "a".to_owned(),
-                address: "10.0.0.1:6443".to_owned(),
-                rank: 1,
-                probe: Some(pb::EndpointProbe {
-                    detail: "timed out".to_owned(),
-                    ..pb::EndpointProbe::default()
-                }),
-                ..pb::EndpointCandidate::default()
-            }],
+            candidates: vec![
+                pb::EndpointCandidate {
+                    node: "a".to_owned(),
+                    address: "10.0.0.1:6443".to_owned(),
+                    rank: 1,
+                    probe: Some(pb::EndpointProbe {
+                        detail: "timed out".to_owned(),
+                        ..pb::EndpointProbe::default()
+                    }),
+                    ..pb::EndpointCandidate::default()
+                },
+                pb::EndpointCandidate {
+                    node: "b".to_owned(),
+                    refused: true,
+                    ..pb::EndpointCandidate::default()
+                },
+            ],
             moves: vec![pb::EndpointMove {
                 to: "a".to_owned(),
                 outcome: "moved".to_owned(),
@@ -255,6 +280,7 @@ mod tests {
             "192.0.2.9:6443",
             "timed out",
             "holder",
+            "refused by the cloud",
             "2.250s",
             "PROBLEM",
             "several machines",

@@ -207,6 +207,9 @@ impl Show for Outcomes {
 }
 
 #[cfg(test)]
+mod guides;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
