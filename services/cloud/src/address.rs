@@ -102,6 +102,11 @@ pub trait ElasticIps: Send + Sync + 'static {
         None
     }
 
+    /// Did an older controller of this cloud make it for an owner, whichever that is?
+    fn is_of_older_controller(&self, _tags: &[String]) -> bool {
+        false
+    }
+
     /// Does [`ElasticIps::retag`] work? Without it nothing is taken over from older controllers, and no address is shared.
     fn retags(&self) -> bool {
         false

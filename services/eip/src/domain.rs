@@ -7,7 +7,7 @@ mod settle;
 mod tags;
 
 pub(crate) use ask::{Ask, Heir, Wanted};
-pub(crate) use audit::{Finding, Marks, Population, Standing, audit};
+pub(crate) use audit::{Finding, Marks, Population, Standing, audit, is_endpoint};
 pub(crate) use endpoint::{End, Move, Step, Wish};
 pub(crate) use settle::{Bequest, Choice, Held, Needs, Plan, Refusal, covers, settle};
 pub(crate) use tags::{has_all, own_tag, passed_on};

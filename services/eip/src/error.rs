@@ -4,7 +4,7 @@ mod endpoint;
 
 use groundplane_cloud::CloudError;
 use groundplane_core::{ErrorKind, Family, Kinded, Prefix};
-use groundplane_runtime::grpc::{Details, RpcError, forward, status};
+use groundplane_runtime::grpc::{Details, InvalidField, RpcError, forward, status};
 use tonic::Status;
 
 pub(crate) use endpoint::EndpointError;
@@ -12,8 +12,8 @@ pub(crate) use endpoint::EndpointError;
 /// A call that failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum EipError {
-    #[error("{field}: {message}")]
-    Invalid { field: String, message: String },
+    #[error(transparent)]
+    Invalid(#[from] InvalidField),
     #[error(transparent)]
     Cloud(#[from] CloudError),
     /// A write of which nobody knows whether it happened. The next call looks.
@@ -25,6 +25,9 @@ pub(crate) enum EipError {
         reservation: String,
         holder: String,
     },
+    /// No Service may have it, whoever asks: what a Service announces is taken from the API servers.
+    #[error("{address} is the address of the API endpoint, which no Service may have; name another, or none")]
+    OfEndpoint { address: Prefix },
     #[error("already holds {}; release that first", held.map_or_else(|| "a reservation that waits for its address".to_owned(), |held| held.to_string()))]
     AlreadyHolds { held: Option<Prefix> },
     #[error("the cloud denied reservation {0}; delete it there, or talk to its support, then try again")]
@@ -33,7 +36,8 @@ pub(crate) enum EipError {
     #[error("reservation {0} went away meanwhile")]
     Vanished(String),
     #[error(
-        "another Service holds the address, and the cloud cannot pass it on, so that it cannot be shared"
+        "another Service holds the address, and it cannot be shared: the cloud changes no tags, by which it would be passed on; give the \
+         Service an address of its own, or have the cloud's provider offer ReplaceTags (`replaces_tags`)"
     )]
     SharingUnsupported,
     #[error("the cloud has no elastic {0} addresses")]
@@ -51,18 +55,6 @@ pub(crate) enum EipError {
 }
 
 impl EipError {
-    /// A field of the request that is wrong.
-    #[allow(
-        clippy::needless_pass_by_value,
-        reason = "errors are given away, texts are borrowed"
-    )]
-    pub(crate) fn invalid(field: impl Into<String>, message: impl std::fmt::Display) -> Self {
-        Self::Invalid {
-            field: field.into(),
-            message: message.to_string(),
-        }
-    }
-
     /// May a family that is optional go without, because of this? Only where the answer is definite.
     pub(crate) fn is_definite(&self) -> bool {
         matches!(
@@ -78,10 +70,10 @@ impl EipError {
 impl Kinded for EipError {
     fn kind(&self) -> ErrorKind {
         match self {
-            Self::Invalid { .. } => ErrorKind::Invalid,
+            Self::Invalid(error) => error.kind(),
             Self::Cloud(error) => error.kind(),
             Self::Unanswered(_) => ErrorKind::Unavailable,
-            Self::Taken { .. } => ErrorKind::AlreadyExists,
+            Self::Taken { .. } | Self::OfEndpoint { .. } => ErrorKind::AlreadyExists,
             Self::AlreadyHolds { .. } | Self::Denied(_) | Self::SharingUnsupported => ErrorKind::Precondition,
             Self::Vanished(_) => ErrorKind::Conflict,
             Self::FamilyUnsupported(_) | Self::NetworkUnsupported(_) | Self::Unsupported(_) => {
@@ -95,10 +87,11 @@ impl Kinded for EipError {
 
     fn reason(&self) -> &'static str {
         match self {
-            Self::Invalid { .. } => "INVALID_FIELD",
+            Self::Invalid(error) => error.reason(),
             Self::Cloud(error) => error.reason(),
             Self::Unanswered(_) => "CLOUD_UNAVAILABLE",
             Self::Taken { .. } => "ADDRESS_TAKEN",
+            Self::OfEndpoint { .. } => "ADDRESS_OF_ENDPOINT",
             Self::AlreadyHolds { .. } => "ALREADY_HOLDS",
             Self::Denied(_) => "RESERVATION_DENIED",
             Self::Vanished(_) => "RESERVATION_VANISHED",
@@ -119,7 +112,7 @@ impl From<EipError> for Status {
         match &error {
             EipError::Ipam(error) => return forward("eip", error),
             EipError::Endpoint(error) => details = error.details(),
-            EipError::Invalid { field, message } => details.violations.push((field.clone(), message.clone())),
+            EipError::Invalid(error) => details = error.details(),
             EipError::Cloud(error) | EipError::Unanswered(error) => details.retry_after = error.retry_after,
             EipError::Taken {
                 address,
@@ -131,6 +124,9 @@ impl From<EipError> for Status {
                 details
                     .metadata
                     .push(("reservation".to_owned(), reservation.clone()));
+            }
+            EipError::OfEndpoint { address } => {
+                details.resource = Some(("address".to_owned(), address.to_string()));
             }
             EipError::PoolNotFound(pool) => details.resource = Some(("pool".to_owned(), pool.clone())),
             EipError::Denied(id) => details.metadata.push(("reservation".to_owned(), id.clone())),

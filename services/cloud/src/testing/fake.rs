@@ -359,11 +359,16 @@ impl ElasticIps for FakeCloud {
     }
 
     /// With a tag `owner=…`, and no cluster's, or another word for it.
-    fn former(&self, cluster: &ClusterId, tags: &[String]) -> Option<Former> {
+    fn is_of_older_controller(&self, tags: &[String]) -> bool {
         let has = |key: &str| tags.iter().any(|tag| tag.starts_with(key));
-        if !has("owner=") || has("cluster=") {
+        has("owner=") && !has("cluster=")
+    }
+
+    fn former(&self, cluster: &ClusterId, tags: &[String]) -> Option<Former> {
+        if !self.is_of_older_controller(tags) {
             return None;
         }
+        let has = |key: &str| tags.iter().any(|tag| tag.starts_with(key));
         if tags.contains(&format!("old-cluster={cluster}")) {
             return Some(Former::OfCluster);
         }
@@ -408,6 +413,7 @@ impl BgpFabric for FakeCloud {
                 pending: false,
                 local_asn: 65_000,
                 password: None,
+                max_prefixes: None,
             };
             Ok(state.project.get_or_insert_with(fresh).clone())
         })

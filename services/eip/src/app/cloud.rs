@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use tracing::{instrument, warn};
 
 use super::turns::Turns;
-use crate::domain::{Ask, Bequest, Heir, Held, Needs, Plan, covers, has_all, own_tag, settle};
+use crate::domain::{Ask, Bequest, Heir, Held, Needs, Plan, covers, has_all, is_endpoint, own_tag, settle};
 use crate::error::EipError;
 use crate::metrics::{Effect, Metrics};
 
@@ -211,6 +211,9 @@ impl CloudEips {
             ..Held::default()
         };
         for address in ask.wanted.iter().filter_map(|wanted| wanted.address) {
+            if self.is_endpoint(snapshot, address) {
+                held.endpoint.push(address);
+            }
             if held.mine.iter().any(|reservation| covers(reservation, address)) {
                 continue;
             }
@@ -219,7 +222,8 @@ impl CloudEips {
                 .extend(shared.filter(|reservation| covers(reservation, address)));
             // Over all items, for brought addresses alone.
             for reservation in snapshot.iter().filter(|reservation| covers(reservation, address)) {
-                if !self.0.marks.is_empty() && has_all(&reservation.tags, &self.0.marks) {
+                let ours = !self.0.marks.is_empty() && has_all(&reservation.tags, &self.0.marks);
+                if ours || self.0.cloud.is_of_older_controller(&reservation.tags) {
                     held.others.push(reservation.clone());
                 } else {
                     held.untagged.push(reservation.clone());
@@ -227,6 +231,18 @@ impl CloudEips {
             }
         }
         held
+    }
+
+    /// Is this address the API endpoint's, or in a reservation that is?
+    fn is_endpoint(&self, snapshot: &Snapshot<Reservation>, address: Prefix) -> bool {
+        let named = matches!(self.0.endpoint, Some(EndpointSelector::Address(endpoint)) if Prefix::host(endpoint) == address);
+        let mut holding = snapshot.iter().filter(|reservation| covers(reservation, address));
+        named || holding.any(|reservation| self.holds_endpoint(reservation))
+    }
+
+    fn holds_endpoint(&self, reservation: &Reservation) -> bool {
+        let selector = self.0.endpoint.as_ref();
+        selector.is_some_and(|selector| is_endpoint(selector, reservation))
     }
 
     fn mine(&self, snapshot: &Snapshot<Reservation>, owner: &Owner) -> Vec<Reservation> {
@@ -238,7 +254,8 @@ impl CloudEips {
         };
         let mut mine: Vec<_> = snapshot
             .find(rarest)
-            .filter(|item| item.usable && has_all(&item.tags, &tags))
+            // The API endpoint's is nobody's, whatever tags it has: it is neither used nor given back.
+            .filter(|item| item.usable && has_all(&item.tags, &tags) && !self.holds_endpoint(item))
             .cloned()
             .collect();
         mine.sort_by(|a, b| a.id.cmp(&b.id));
@@ -253,7 +270,9 @@ impl CloudEips {
         let Some(own) = own_tag(&tags, &shared).filter(|_| cloud.retags()) else {
             return Vec::new();
         };
-        let left = snapshot.find(own).filter(|item| item.usable);
+        let left = snapshot
+            .find(own)
+            .filter(|item| item.usable && !self.holds_endpoint(item));
         left.filter_map(|reservation| {
             let says = cloud.former(cluster, &reservation.tags)?;
             Some(Bequest {

@@ -17,7 +17,7 @@ use super::Wanted;
 pub(crate) struct Held {
     /// Reservations that carry the owner's tags and can be used, in any order.
     pub(crate) mine: Vec<Reservation>,
-    /// Reservations that we made for others, and that hold an address which this request names.
+    /// Reservations that we, or an older controller, made for others, and that hold an address which this request names.
     pub(crate) others: Vec<Reservation>,
     /// Reservations that nobody tagged as ours, and that hold an address which this request names.
     pub(crate) untagged: Vec<Reservation>,
@@ -25,6 +25,8 @@ pub(crate) struct Held {
     pub(crate) shared: Vec<Reservation>,
     /// Reservations with an older controller's tags that stand for the owner's name.
     pub(crate) former: Vec<Bequest>,
+    /// The addresses that this request names and that are the API endpoint's.
+    pub(crate) endpoint: Vec<Prefix>,
 }
 
 /// What an older controller left for an owner of this name.
@@ -55,6 +57,8 @@ pub(crate) enum Choice {
 pub(crate) enum Refusal {
     /// The address is another's. With the id of the reservation, and its tags.
     Taken(Prefix, String, Vec<String>),
+    /// The address is the API endpoint's, which is never an owner's.
+    Endpoint(Prefix),
     /// The owner holds another address of the family (`None`: one without an address yet).
     AlreadyHolds(Option<Prefix>),
     /// The cloud refused the reservation with this id.
@@ -218,6 +222,9 @@ fn inherited<'a>(held: &'a Held, wanted: &Wanted) -> Option<&'a Reservation> {
 }
 
 fn bring(held: &Held, address: Prefix) -> Choice {
+    if held.endpoint.contains(&address) {
+        return Choice::Refuse(Refusal::Endpoint(address));
+    }
     let covers = |reservation: &&Reservation| covers(reservation, address);
     if let Some(other) = held.others.iter().find(covers) {
         return Choice::Refuse(Refusal::Taken(address, other.id.clone(), other.tags.clone()));

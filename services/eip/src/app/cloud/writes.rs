@@ -51,6 +51,7 @@ impl CloudEips {
                     holder: telling.join(", "),
                 }
             }
+            Refusal::Endpoint(address) => EipError::OfEndpoint { address },
             Refusal::AlreadyHolds(held) => EipError::AlreadyHolds { held },
             Refusal::Denied(id) => EipError::Denied(id),
             Refusal::Unsupported(family) => EipError::FamilyUnsupported(family),
