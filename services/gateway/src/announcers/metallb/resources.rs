@@ -46,6 +46,13 @@ impl std::fmt::Debug for Object {
     }
 }
 
+/// Which object was read, and which version of it: a write of it happens only if it is still that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Read {
+    pub(crate) uid: String,
+    pub(crate) version: String,
+}
+
 /// Whose an object is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
@@ -77,13 +84,20 @@ impl Object {
         self.labels.get(key).is_some_and(|found| found == value)
     }
 
+    /// What a write of it insists on.
+    pub(crate) fn read(&self) -> Read {
+        Read {
+            uid: self.uid.clone(),
+            version: self.version.clone(),
+        }
+    }
+
     /// Its deletion, as it was read.
     pub(crate) fn delete(&self, kind: Kind) -> Change {
         Change::Delete {
             kind,
             name: self.name.clone(),
-            uid: self.uid.clone(),
-            version: self.version.clone(),
+            read: self.read(),
         }
     }
 
@@ -92,8 +106,7 @@ impl Object {
         Change::Patch {
             kind,
             name: self.name.clone(),
-            uid: self.uid.clone(),
-            version: self.version.clone(),
+            read: self.read(),
             patch,
         }
     }
@@ -114,10 +127,13 @@ pub(crate) struct Present {
 /// A write.
 #[derive(Clone, PartialEq)]
 pub(crate) enum Change {
-    /// The object shall be this: ours, by server-side apply. Created where there is none.
+    /// The object shall be this, and ours. One that was not there is created, and refused if somebody else was faster: what they have
+    /// made is theirs. One of ours is changed, if it is still as it was read: a write that comes through late undoes nothing.
     Apply {
         kind: Kind,
         name: String,
+        /// `None`: there was none.
+        read: Option<Read>,
         /// Its `spec`; of a Secret, its `data`.
         spec: Value,
     },
@@ -125,20 +141,19 @@ pub(crate) enum Change {
     Patch {
         kind: Kind,
         name: String,
-        uid: String,
-        version: String,
+        read: Read,
         patch: Value,
     },
     /// The object shall not be, if it is still as it was read.
-    Delete {
-        kind: Kind,
-        name: String,
-        uid: String,
-        version: String,
-    },
+    Delete { kind: Kind, name: String, read: Read },
 }
 
 impl Change {
+    /// Is it of an object that was there when it was read?
+    pub(crate) fn is_of_read(&self) -> bool {
+        !matches!(self, Self::Apply { read: None, .. })
+    }
+
     /// What it is about, for logs.
     pub(crate) fn object(&self) -> (Kind, &str) {
         match self {
@@ -168,6 +183,8 @@ pub(crate) struct Plan {
     pub(crate) changes: Vec<Change>,
     /// Addresses that some pool covers then.
     pub(crate) placed: BTreeSet<IpAddr>,
+    /// Why nobody announces what is new, for people.
+    pub(crate) unannounced: Option<String>,
     /// What cannot be said, for people.
     pub(crate) notes: Vec<String>,
 }
@@ -185,13 +202,14 @@ pub(crate) fn plan(world: &World, present: &Present, settings: &Settings) -> Pla
         peers.written,
         pools.shrink,
         pools.grow,
-        adverts,
+        adverts.changes,
         peers.after,
     ]
     .concat();
     Plan {
         changes,
         placed: pools.placed,
+        unannounced: adverts.unannounced,
         notes: peers.notes,
     }
 }

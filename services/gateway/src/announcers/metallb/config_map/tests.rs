@@ -164,6 +164,37 @@ fn peers_follow_their_nodes() {
     assert!(!settle(&changed, &world).contains("n2"));
 }
 
+/// E58, E61: what packet-ccm wrote, which kept no books: its sessions are not touched, not for what it did not know either; they follow
+/// their node from then on, and go with it. Neither the last Service nor another router takes them away, and what a person wrote stays.
+#[test]
+fn the_peers_of_packet_ccm_follow_their_nodes() {
+    let old = "peers:\n- hold-time: \"\"\n  my-asn: 65000\n  node-selectors:\n  - match-expressions: []\n    match-labels:\n      \
+               kubernetes.io/hostname: n1\n  password: \"\"\n  peer-address: 169.254.255.1\n  peer-asn: 65530\n  peer-port: 0\n  \
+               router-id: \"\"\n";
+    let by_hand = "- {my-asn: 64500, peer-asn: 64501, peer-address: 10.0.0.1, node-selectors: [{match-labels: {kubernetes.io/hostname: n7}}]}\n";
+    let mut world = golden_world();
+    let taken_over = settle(&format!("{old}{by_hand}"), &world);
+    assert!(taken_over.contains(&format!("{old}{by_hand}")), "{taken_over}");
+    assert_eq!(taken_over.matches("peer-address: 169.254.255.1").count(), 1);
+
+    let renumbered = Peer {
+        peer_asn: 65_531,
+        ..golden_peer()
+    };
+    world.nodes.extend([node("n1", Peers::Exactly(vec![renumbered]))]);
+    let changed = settle(&taken_over, &world);
+    assert!(changed.contains("peer-asn: 65531") && !changed.contains("peer-asn: 65530"), "{changed}");
+
+    world.nodes.extend([node("n1", Peers::Exactly(Vec::new()))]);
+    assert_eq!(settle(&changed, &world), changed);
+    world.complete = false;
+    world.nodes.remove("n1");
+    assert_eq!(settle(&changed, &world), changed);
+    world.complete = true;
+    let gone = settle(&changed, &world);
+    assert!(!gone.contains("169.254.255.1") && gone.contains(by_hand), "{gone}");
+}
+
 /// E61: the last Service takes the peers with it.
 #[test]
 fn the_last_service_takes_the_peers_with_it() {

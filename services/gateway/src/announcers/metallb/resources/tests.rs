@@ -97,21 +97,21 @@ impl Present {
         let all = self.of(kind);
         let at = all.iter().position(|object| object.name == name);
         match change {
-            Change::Apply { spec, .. } => {
+            Change::Apply { spec, read, .. } => {
                 let written = object(name, &[MANAGED_BY], spec.clone());
+                assert_eq!(read.is_some(), at.is_some(), "{name}");
                 match at {
                     Some(at) => {
                         assert_ne!(all[at].owner(), Owner::User, "{name} is the user's");
+                        assert_eq!(read.as_ref().map(|read| &*read.uid), Some(&*all[at].uid));
                         all[at] = written;
                     }
                     None => all.push(written),
                 }
             }
-            Change::Patch {
-                uid, version, patch, ..
-            } => {
+            Change::Patch { read, patch, .. } => {
                 let present = &mut all[at.unwrap()];
-                assert_eq!((uid, version), (&present.uid, &present.version));
+                assert_eq!(*read, present.read());
                 for (key, value) in patch["metadata"]["labels"].as_object().into_iter().flatten() {
                     let value = value.as_str().unwrap().to_owned();
                     present.labels.insert(key.clone(), value);
@@ -121,9 +121,9 @@ impl Present {
                 }
                 present.version += "1";
             }
-            Change::Delete { uid, version, .. } => {
+            Change::Delete { read, .. } => {
                 let present = all.remove(at.unwrap());
-                assert_eq!((uid, version), (&present.uid, &present.version));
+                assert_eq!(*read, present.read());
                 assert_ne!(present.owner(), Owner::User, "{name} is the user's");
             }
         }
@@ -384,7 +384,7 @@ fn an_advertisement_of_the_user_stands_in_for_ours() {
     let others = json!({ "ipAddressPools": ["theirs"] });
     let some = json!({ "nodeSelectors": [{ "matchLabels": { "rack": "a" } }] });
     for (labels, spec, ours) in [
-        (&[LEGACY_LABEL][..], others.clone(), false),
+        (&[LEGACY_LABEL][..], some.clone(), false),
         (&[], all, false),
         (&[], selected, false),
         (&[], others, true),
@@ -417,6 +417,72 @@ fn an_advertisement_of_the_user_stands_in_for_ours() {
     };
     settle(&world, &mut present, &l2);
     assert_eq!(present.l2_advertisements.len(), 1);
+}
+
+/// E60: one that a person labelled as the old controller's names the pools that it is for, as that controller had it: it stays as it is,
+/// nothing is made beside it, and who is new is told that nobody announces it, with the way out. Nothing is wrong once it names ours.
+#[test]
+fn an_advertisement_that_names_its_pools_leaves_the_new_ones_to_be_told() {
+    let world = world(&[("web", &["203.0.113.7"])]);
+    let mut present = nothing();
+    let spec = json!({ "ipAddressPools": ["theirs"], "localPref": 100 });
+    present.bgp_advertisements = vec![object("theirs", &[LEGACY_LABEL], spec)];
+    let before = present.bgp_advertisements.clone();
+    settle(&world, &mut present, &settings());
+    assert_eq!(present.bgp_advertisements, before);
+    let told = plan(&world, &present, &settings()).unannounced.unwrap();
+    for word in ["theirs", "ipAddressPoolSelectors", "app.kubernetes.io/managed-by: groundplane"] {
+        assert!(told.contains(word), "{told}");
+    }
+    present.bgp_advertisements[0].spec["ipAddressPools"] = json!(["theirs", "groundplane-ipv4-0"]);
+    assert_eq!(plan(&world, &present, &settings()).unannounced, None);
+}
+
+/// E58, E60: what a person added to the old controller's own advertisement goes on for what is new: communities and peers, and pools of
+/// theirs that it names. So does one of theirs that selects whatever has that controller's label. A leader that dies in between leaves
+/// nothing half.
+#[test]
+fn what_a_person_said_of_the_old_advertisements_goes_on() {
+    let world = world(&[("web", &["203.0.113.7"])]);
+    let (key, value) = LEGACY_LABEL;
+    let old = json!({ "matchLabels": { key: value } });
+    let ours = json!({ "matchLabels": { "app.kubernetes.io/managed-by": "groundplane" } });
+    let mut present = nothing();
+    present.pools = vec![object("of-user", &[], json!({ "addresses": ["198.51.100.0/24"] }))];
+    present.bgp_advertisements = vec![
+        object(
+            "equinix-metal-bgp-adv",
+            &[LEGACY_LABEL],
+            json!({ "ipAddressPools": ["default.gone", "of-user"], "communities": ["65000:1"] }),
+        ),
+        object(
+            "far",
+            &[LEGACY_LABEL],
+            json!({ "ipAddressPoolSelectors": [old], "peers": ["far"], "localPref": 50 }),
+        ),
+    ];
+    let far = present.bgp_advertisements[1].clone();
+    let first = json!({ "ipAddressPools": ["of-user"], "communities": ["65000:1"], "ipAddressPoolSelectors": [ours] });
+    let second = json!({ "ipAddressPoolSelectors": [ours], "peers": ["far"], "localPref": 50 });
+
+    let whole = plan(&world, &present, &settings()).changes;
+    for cut in 0..=whole.len() {
+        let mut present = present.clone();
+        for change in &whole[..cut] {
+            present.write(change);
+        }
+        settle(&world, &mut present, &settings());
+        let specs: Vec<&Value> = present
+            .bgp_advertisements
+            .iter()
+            .filter(|object| object.owner() == Owner::Us)
+            .map(|object| &object.spec)
+            .collect();
+        assert_eq!(specs.len(), 2, "{cut}: {specs:?}");
+        assert!(specs.contains(&&first) && specs.contains(&&second), "{cut}: {specs:?}");
+        assert!(present.bgp_advertisements.contains(&far));
+        assert_eq!(present.bgp_advertisements.len(), 3);
+    }
 }
 
 fn legacy_cluster() -> Present {
