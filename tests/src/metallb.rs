@@ -1,7 +1,9 @@
 //! The real MetalLB: its custom resources in a test's API server, and its own programs beside it.
 //!
 //! MetalLB's controller and speaker serve health and metrics on all interfaces, at ports that the system chooses: they know no other
-//! way. Its webhooks are off, since nothing here could route to them.
+//! way. Its webhooks are off, but for tests of theirs: [`Webhooks`].
+
+mod webhooks;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -21,8 +23,16 @@ use crate::processes::Child;
 use crate::scratch::Scratch;
 use crate::tools::{self, Tool};
 
+pub use webhooks::Webhooks;
+
 /// The module that the manifest requires.
 const MODULE: &str = "go.universe.tf/metallb";
+
+/// The kind of speaker that needs nothing beside itself.
+const NATIVE: &str = "native";
+
+/// Says whose Services it serves; unless said, those of the corner's class.
+const CLASS: &str = "--lb-class";
 
 /// A part of MetalLB at work. Dropping it ends it.
 #[derive(Debug)]
@@ -40,7 +50,20 @@ impl Metallb {
     pub async fn controller(corner: &Corner, namespace: &str) -> Result<Self> {
         let mut command = Command::new(tools::ensure(Tool::MetallbController).await?);
         command.args(["--webhook-mode", "disabled"]);
-        let metallb = Self::start(corner, namespace, "controller", command).await?;
+        let metallb = Self::start(corner, namespace, "controller", command, NATIVE).await?;
+        metallb.until(corner, namespace, "controller").await?;
+        Ok(metallb)
+    }
+
+    /// As [`Metallb::controller`], as it runs by default: for all Services of the cluster that have no class. In an API server of one's own,
+    /// since it writes to the Services of other corners, too.
+    ///
+    /// # Errors
+    /// What the machine lacks, or the end of its log.
+    pub async fn controller_of_all(corner: &Corner, namespace: &str) -> Result<Self> {
+        let mut command = Command::new(tools::ensure(Tool::MetallbController).await?);
+        command.args(["--webhook-mode", "disabled", CLASS, ""]);
+        let metallb = Self::start(corner, namespace, "controller", command, NATIVE).await?;
         metallb.until(corner, namespace, "controller").await?;
         Ok(metallb)
     }
@@ -53,26 +76,35 @@ impl Metallb {
         let node = corner.node_name(suffix);
         let mut command = Command::new(tools::ensure(Tool::MetallbSpeaker).await?);
         command.arg("--node-name").arg(&node);
-        let metallb = Self::start(corner, namespace, "speaker", command).await?;
+        let metallb = Self::start(corner, namespace, "speaker", command, NATIVE).await?;
         metallb
             .until(corner, namespace, &format!("speaker-{node}"))
             .await?;
         Ok(metallb)
     }
 
-    async fn start(corner: &Corner, namespace: &str, name: &str, mut command: Command) -> Result<Self> {
+    /// Starts a part of it, where speakers are of this kind.
+    async fn start(
+        corner: &Corner,
+        namespace: &str,
+        name: &str,
+        mut command: Command,
+        speaker: &str,
+    ) -> Result<Self> {
         // It looks for its own pod, to own what it writes.
         add_pod(corner, namespace, name).await?;
         let folder = Scratch::new(&format!("metallb-{name}"))?;
+        if !command.get_args().any(|argument| argument == CLASS) {
+            command.args([CLASS, &corner.class()]);
+        }
         command
             .args(["--namespace", namespace])
-            .args(["--lb-class", &corner.class()])
             .args(["--pod-name", name])
             .args(["--port", "0"])
             .args(["--health-probe-port", "0"])
             .args(["--log-level", "debug"])
             .env("KUBECONFIG", corner.kubeconfig(User::Admin))
-            .env("METALLB_BGP_TYPE", "native");
+            .env("METALLB_BGP_TYPE", speaker);
         let log = folder.join(&format!("{name}.log"));
         let child = Child::spawn(format!("metallb {name}"), command, log)?;
         Ok(Self {

@@ -4,6 +4,7 @@
 //! on the Service itself (annotation [`names::SERVICE_ANNOUNCED`]), so that a wish of the user is never taken for our own
 //! word, nor removed with it, whatever process reads it later and whichever announcer is configured by then.
 
+mod backend;
 mod empty;
 mod kube_vip;
 pub(crate) mod metallb;
@@ -17,8 +18,9 @@ use std::sync::Arc;
 use groundplane_core::names;
 
 use crate::cluster::objects::ServiceObject;
-use crate::config;
+use crate::config::{self, Config, LOAD_BALANCER_IP};
 
+pub(crate) use backend::{Backend, Nobody, Seat, Trouble};
 pub(crate) use empty::Empty;
 pub(crate) use kube_vip::{ADDRESSES as KUBE_VIP_ADDRESSES, KubeVip};
 pub(crate) use metallb::{Metallb, MetallbConfigMap};
@@ -41,9 +43,6 @@ pub(crate) enum Field {
     /// `spec.loadBalancerIP`.
     LoadBalancerIp,
 }
-
-/// How `spec.loadBalancerIP` is called in records and messages.
-const LOAD_BALANCER_IP: &str = "spec.loadBalancerIP";
 
 impl Field {
     /// What the Service says there; `None` where it says nothing.
@@ -230,12 +229,12 @@ fn take_back(changes: &mut Changes, record: &Record, field: &Field, service: &Se
 }
 
 /// The announcer that the configuration names.
-pub(crate) fn configured(announcer: config::Announcer) -> Arc<dyn Announcer> {
-    match announcer {
+pub(crate) fn configured(config: &Config) -> Arc<dyn Announcer> {
+    match config.announcer {
         config::Announcer::KubeVip => Arc::new(KubeVip),
         config::Announcer::Metallb => Arc::new(Metallb),
         config::Announcer::MetallbConfigmap => Arc::new(MetallbConfigMap),
-        config::Announcer::Empty => Arc::new(Empty),
+        config::Announcer::Empty => Arc::new(Empty::new(&config.empty)),
     }
 }
 
@@ -244,7 +243,7 @@ pub(crate) fn configured(announcer: config::Announcer) -> Arc<dyn Announcer> {
 pub(crate) fn all() -> Vec<Arc<dyn Announcer>> {
     vec![
         Arc::new(KubeVip),
-        Arc::new(Empty),
+        Arc::new(Empty::default()),
         Arc::new(Metallb),
         Arc::new(MetallbConfigMap),
     ]

@@ -22,8 +22,10 @@ use groundplane_runtime::Tasks;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tracing::{Instrument as _, debug, info_span};
 
+use crate::announcers::{Backend, Nobody};
 use crate::cluster::WriteError;
 use crate::cluster::objects::Key;
+use crate::config::{Announcer, Config};
 use crate::gateway::Gateway;
 use crate::queue::{Outcome, Queue};
 
@@ -40,6 +42,14 @@ pub(crate) trait Controller: Send + Sync + 'static {
     fn due(&self) -> Vec<Key>;
     /// Objects whose other half, in the cloud, is to be looked at every now and then.
     fn all(&self) -> Vec<Key>;
+}
+
+/// What the announcer of the configuration has behind it.
+pub(crate) fn backend(config: &Config) -> Arc<dyn Backend> {
+    match config.announcer {
+        Announcer::Metallb | Announcer::MetallbConfigmap => Arc::new(metallb::Metallb::new(config)),
+        Announcer::KubeVip | Announcer::Empty => Arc::new(Nobody),
+    }
 }
 
 /// Runs a controller until the process stops.

@@ -17,6 +17,7 @@ pub(crate) use api::FakeApi;
 pub(crate) use pools::{FakeEip, FakeIpam};
 pub(crate) use services::{FakeBgp, FakeInstances, rpc_error};
 
+use crate::announcers::Backend;
 use crate::clients::Services;
 use crate::cluster::objects::{Key, NodeObject, ServiceObject};
 use crate::cluster::{
@@ -24,6 +25,7 @@ use crate::cluster::{
 };
 use crate::config::Config;
 use crate::gateway::{Gateway, Queues};
+use crate::{controllers, domain};
 
 /// A gateway in a world of its own.
 pub(crate) struct World {
@@ -42,6 +44,12 @@ pub(crate) struct World {
 impl World {
     /// A gateway that leads for a day, with this configuration.
     pub(crate) fn new(config: Config) -> Self {
+        let backend = controllers::backend(&config);
+        Self::with(config, backend)
+    }
+
+    /// The same, with this behind its announcer.
+    pub(crate) fn with(config: Config, backend: Arc<dyn Backend>) -> Self {
         let api = FakeApi::default();
         let client = api.client();
         let leads = watch::Sender::new(Some(Instant::now() + Duration::from_secs(86_400)));
@@ -52,7 +60,7 @@ impl World {
         let (events, recorded) = Events::recorded();
         let cluster = Cluster {
             nodes: Objects::new(Index::new(0), client.clone(), writer.clone()),
-            services: Objects::new(Index::new(0), client.clone(), writer),
+            services: Objects::new(Index::marked(0, domain::service::named), client.clone(), writer),
             identity: ClusterIdentity::new(Some("cluster-1".parse::<ClusterId>().unwrap())),
             client,
             leader,
@@ -67,7 +75,14 @@ impl World {
             ipam: Arc::clone(&ipam) as _,
             pools: Arc::clone(&ipam) as _,
         };
-        let gateway = Arc::new(Gateway::new(config, cluster, services, Queues::new(), &context));
+        let gateway = Arc::new(Gateway::new(
+            config,
+            cluster,
+            services,
+            Queues::new(),
+            backend,
+            &context,
+        ));
         Self {
             api,
             instances,

@@ -5,14 +5,19 @@ use groundplane_core::names::SERVICE_ANNOUNCED;
 use groundplane_sandbox::ProjectOptions;
 use groundplane_tests::kube_api::ingress_of;
 use groundplane_tests::metallb::{self, Metallb, create, objects, valid};
-use groundplane_tests::{Corner, KubeApi, User, World, WorldOptions, chart, eventually};
-use k8s_openapi::api::core::v1::{Secret, Service};
+use groundplane_tests::{CloudApi, Corner, KubeApi, User, World, WorldOptions, chart, eventually};
+use k8s_openapi::api::core::v1::{Node, Secret, Service};
 use kube::Api;
-use kube::api::ListParams;
+use kube::api::{DeleteParams, ListParams, PostParams};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use crate::announced::{condition, refusal};
+use crate::announced::{annotation, condition, refusal};
+use crate::clouds::on_each_cloud;
+
+on_each_cloud! {
+    peers_follow_their_nodes,
+}
 
 /// A corner with MetalLB's custom resources and a namespace for MetalLB, whose objects the gateway may write as the chart lets it.
 pub(crate) async fn corner(name: &str, announcer: &str) -> Result<(Corner, String)> {
@@ -114,27 +119,24 @@ async fn the_real_metallb_gives_services_the_addresses_that_we_reserved() -> Res
     .await
 }
 
-/// E58, E59, E61: each node has its peers, with the password in a Secret. What changes is changed in place; a node that goes takes its
-/// peers with it, and the last Service all of them.
-#[tokio::test]
-async fn peers_follow_their_nodes() -> Result<()> {
+/// E58, E59, E61, E90: each node has its peers, with the password in a Secret where there is one. What changes is changed in place; a node
+/// that goes takes its peers with it, and the last Service all of them.
+async fn peers_follow_their_nodes(cloud: CloudApi) -> Result<()> {
     let (corner, namespace) = corner("peers", "metallb").await?;
     let project = ProjectOptions {
         asn: Some(65_000),
         md5: Some("Secret4711x".to_owned()),
-        list_machine_blocks: false,
-        ..ProjectOptions::default()
+        ..cloud.project_of_reservations()
     };
-    let options = WorldOptions::equinix(project).gateway(&section(&corner, "metallb", &namespace, ""));
+    let options = WorldOptions::on(cloud, project).gateway(&section(&corner, "metallb", &namespace, ""));
     let world = started(corner, options).await?;
     let corner = &world.corner;
+    let last = cloud.annotation("bgp-peers-1-peer-ip");
+    let mut devices = Vec::new();
     for suffix in ["a", "b"] {
-        world.add_machine(suffix).await?;
-        corner
-            .node_until(suffix, "knows its peers", |node| {
-                crate::announced::annotation(node, "metal.equinix.com/bgp-peers-1-peer-ip").map(drop)
-            })
-            .await?;
+        devices.push(world.add_machine(suffix).await?);
+        let knows = |node: &Node| annotation(node, &last).map(drop);
+        corner.node_until(suffix, "knows its peers", knows).await?;
     }
     ensure!(
         objects(corner, &namespace, "BGPPeer").await?.is_empty(),
@@ -145,20 +147,23 @@ async fn peers_follow_their_nodes() -> Result<()> {
     let node = corner.node_name("a");
     let (name, spec) = &peers[0];
     assert_eq!(*name, format!("{node}-0"));
-    let source = spec["sourceAddress"].clone();
-    ensure!(source.is_string(), "{spec}");
-    assert_eq!(
-        *spec,
-        json!({
-            "myASN": 65_000, "peerASN": 65_530, "peerAddress": spec["peerAddress"], "peerPort": 179,
-            "sourceAddress": source, "holdTime": "30s", "passwordSecret": { "name": name },
-            "nodeSelectors": [{ "matchLabels": { "kubernetes.io/hostname": node } }],
-            "ebgpMultiHop": true, "disableMP": false, "dualStackAddressFamily": false,
-        })
-    );
-    let secret = secrets(corner, &namespace).get(name).await?;
-    assert_eq!(secret.type_.as_deref(), Some("kubernetes.io/basic-auth"));
-    assert_eq!(secret.data.context("no data")?["password"].0, b"Secret4711x");
+    let source = world
+        .project()?
+        .own_ipv4(devices[0], cloud == CloudApi::Cherry)
+        .context("it has no address")?;
+    let mut expected = json!({
+        "myASN": 65_000, "peerASN": 65_530, "peerAddress": spec["peerAddress"], "peerPort": 179,
+        "sourceAddress": source, "holdTime": "30s",
+        "nodeSelectors": [{ "matchLabels": { "kubernetes.io/hostname": node } }],
+        "ebgpMultiHop": true, "disableMP": false, "dualStackAddressFamily": false,
+    });
+    if cloud == CloudApi::Equinix {
+        expected["passwordSecret"] = json!({ "name": name });
+        let secret = secrets(corner, &namespace).get(name).await?;
+        assert_eq!(secret.type_.as_deref(), Some("kubernetes.io/basic-auth"));
+        assert_eq!(secret.data.context("no data")?["password"].0, b"Secret4711x");
+    }
+    assert_eq!(*spec, expected);
     corner.delete_node("b").await?;
     peers_of(corner, &namespace, 2).await?;
     corner.delete_service("web").await?;
@@ -266,4 +271,89 @@ async fn a_status_that_says_something_else_is_told() -> Result<()> {
     corner.service_until("web", "is ready", ready).await?;
     corner.delete_service("web").await?;
     corner.service_gone("web").await
+}
+
+/// E62: the peers of the first Service say whose they are from their first write on. They outlive it as long as there is another, without a
+/// change that would end their sessions, and go with the last.
+#[tokio::test]
+async fn the_first_services_peers_are_ours_and_outlive_it() -> Result<()> {
+    let (corner, namespace) = corner("first", "metallb").await?;
+    let bgp = "static:\n  bgp:\n    localAsn: 65000\n    peers: [{address: 10.0.0.254, asn: 65530}]\n";
+    let options = WorldOptions::fixed()
+        .gateway(&section(&corner, "metallb", &namespace, ""))
+        .section(bgp);
+    let world = started(corner, options).await?;
+    let corner = &world.corner;
+    let node = corner.node_draft("a").uninitialized();
+    corner.create_node(node.address("InternalIP", "10.0.0.1")).await?;
+    let told = async |name: &str| {
+        add_service(corner, name).await?;
+        let waits = |service: &Service| refusal(service).filter(|reason| reason == "Announcing");
+        corner.service_until(name, "is told to MetalLB", waits).await
+    };
+    told("one").await?;
+    let name = peers_of(corner, &namespace, 1).await?.remove(0).0;
+    let peers = metallb::api_of(corner, &namespace, "v1beta2", "BGPPeer");
+    let first = peers.get(&name).await?;
+    let labels = first.metadata.labels.clone().unwrap_or_default();
+    assert_eq!(labels["app.kubernetes.io/managed-by"], "groundplane");
+    told("two").await?;
+    corner.delete_service("one").await?;
+    corner.service_gone("one").await?;
+    let left = peers.get(&name).await?;
+    assert_eq!(left.metadata.uid, first.metadata.uid);
+    assert_eq!(left.metadata.generation, first.metadata.generation);
+    corner.delete_service("two").await?;
+    peers_of(corner, &namespace, 0).await?;
+    corner.service_gone("two").await
+}
+
+/// A configuration that was narrowed to some namespaces leaves the Services of the others where they are: MetalLB would take their addresses
+/// with the pool's entries. What no Service names any more goes.
+#[tokio::test]
+async fn services_of_other_namespaces_keep_their_addresses() -> Result<()> {
+    const THEIRS: &str = "192.0.2.60";
+    let (corner, namespace) = corner("narrowed", "metallb").await?;
+    let elsewhere = corner.another_namespace("elsewhere").await?;
+    let labels = json!({ "app.kubernetes.io/managed-by": "groundplane" });
+    let pool = json!({ "addresses": [format!("{THEIRS}/32")], "autoAssign": false, "avoidBuggyIPs": false });
+    create(
+        &corner,
+        &namespace,
+        "IPAddressPool",
+        "groundplane-ipv4-0",
+        labels,
+        pool,
+    )
+    .await?;
+    let others: Api<Service> = Api::namespaced(corner.client(), &elsewhere);
+    let other: Service = serde_json::from_value(json!({
+        "metadata": { "name": "other", "annotations": { "metallb.io/loadBalancerIPs": THEIRS } },
+        "spec": { "type": "LoadBalancer", "loadBalancerClass": corner.class(), "ports": [{ "port": 80 }] },
+    }))?;
+    others.create(&PostParams::default(), &other).await?;
+    let controller = Metallb::controller(&corner, &namespace).await?;
+    let keeps = async || {
+        let shown = ingress_of(&others.get("other").await?);
+        ensure!(shown == [THEIRS], "{shown:?}: {}", controller.log_tail());
+        Ok(())
+    };
+    eventually("MetalLB gives it its address", &keeps).await?;
+    let options = WorldOptions::fixed().gateway(&section(&corner, "metallb", &namespace, ""));
+    let world = started(corner, options).await?;
+    let corner = &world.corner;
+    add_service(corner, "web").await?;
+    corner.service_until("web", "is ready", ready).await?;
+    corner.delete_service("web").await?;
+    corner.service_gone("web").await?;
+    let pools = objects(corner, &namespace, "IPAddressPool").await?;
+    assert_eq!(pools[0].1["addresses"], json!([format!("{THEIRS}/32")]));
+    keeps().await?;
+    others.delete("other", &DeleteParams::default()).await?;
+    eventually("nothing of ours is left", async || {
+        let left = objects(corner, &namespace, "IPAddressPool").await?;
+        ensure!(left.is_empty(), "{left:?}");
+        Ok(())
+    })
+    .await
 }

@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use groundplane_core::names::SERVICE_POOL;
 use groundplane_tests::kube_api::{audit, ingress_of};
 use groundplane_tests::{Mode, WorldOptions, eventually, throughout};
+use k8s_openapi::api::core::v1::Service;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
@@ -351,4 +353,78 @@ async fn no_address_is_given_twice() -> Result<()> {
         Ok(())
     })
     .await
+}
+
+/// S11: a name with two slashes names no pool. That is said, and nothing else is done: no finalizer, no address. Put right, it is served.
+#[tokio::test]
+async fn a_name_with_two_slashes_is_an_error_and_nothing_else() -> Result<()> {
+    let world = WorldOptions::fixed().start("slashes").await?;
+    let corner = &world.corner;
+    corner.create_service(corner.service_draft("web").pool("a/b/c")).await?;
+    let told = corner.service_until("web", "says what is wrong", condition).await?;
+    assert_eq!(told.reason, "InvalidPool");
+    ensure!(told.message.contains("a/b/c"), "{}", told.message);
+    let service = corner.api::<Service>().get("web").await?;
+    ensure!(!finalized(&service) && ingress_of(&service).is_empty(), "{service:?}");
+    assert_eq!(world.ctl(&["addresses"]).await?, json!([]));
+    let right = json!({ "metadata": { "annotations": { SERVICE_POOL: "public" } } });
+    corner.edit_service("web", &right).await?;
+    corner.addresses_of("web", 1).await.map(drop)
+}
+
+/// S16: each change of a Service, by a real API server. What decides about its addresses (families, type, UID) is followed; ports, policy,
+/// protocols and external addresses are not, and cost no write.
+#[tokio::test]
+async fn each_change_of_a_service_is_followed_or_costs_nothing() -> Result<()> {
+    let world = WorldOptions::fixed().cooldown("0s").start("changes").await?;
+    let corner = &world.corner;
+    corner.add_service("web").await?;
+    let told = |service: &Service| condition(service).filter(|condition| condition.status == "True");
+    corner.service_until("web", "is settled", told).await?;
+    let first = corner.addresses_of("web", 1).await?;
+    let mark = corner.mark().await?;
+    for change in [
+        json!({ "ports": [{ "name": "http", "port": 81, "targetPort": 8081 }] }),
+        json!({ "ports": [{ "name": "http", "port": 81, "targetPort": "web" }] }),
+        json!({ "ports": [{ "name": "http", "port": 81, "appProtocol": "kubernetes.io/h2c" }] }),
+        json!({ "ports": [{ "name": "http", "port": 81, "appProtocol": "kubernetes.io/ws" }] }),
+        json!({ "externalTrafficPolicy": "Local" }),
+        json!({ "externalTrafficPolicy": "Cluster" }),
+        json!({ "externalIPs": ["198.51.100.9"] }),
+        json!({ "externalIPs": ["198.51.100.10"] }),
+        json!({ "ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv4", "IPv6"] }),
+    ] {
+        corner.edit_service("web", &json!({ "spec": change })).await?;
+    }
+    // The last of them is followed, and so the others were looked at.
+    let both = corner.addresses_of("web", 2).await?;
+    assert_eq!(both[0], first[0]);
+    corner.service_until("web", "is settled", told).await?;
+    let writes = corner.requests_since(mark).await?.by_agent("groundplane/").writes();
+    let writes = writes.only(|request| request.resource.starts_with("services"));
+    assert_eq!(writes.count(), 1, "{:?}", writes.summary());
+    let one = json!({ "spec": { "ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv4"] } });
+    corner.edit_service("web", &one).await?;
+    assert_eq!(corner.addresses_of("web", 1).await?, first);
+    let held = async || {
+        let held = world.ctl(&["addresses"]).await?;
+        ensure!(held.as_array().is_some_and(|held| held.len() == 1), "{held}");
+        Ok(())
+    };
+    eventually("the second address is given back", &held).await?;
+    let none = json!({ "spec": { "type": "ClusterIP", "externalTrafficPolicy": null, "allocateLoadBalancerNodePorts": null } });
+    corner.edit_service("web", &none).await?;
+    let let_go = |service: &Service| (!finalized(service)).then_some(());
+    corner.service_until("web", "is let go", let_go).await?;
+    assert_eq!(world.ctl(&["addresses"]).await?, json!([]));
+    corner
+        .edit_service("web", &json!({ "spec": { "type": "LoadBalancer" } }))
+        .await?;
+    corner.addresses_of("web", 1).await?;
+    // Another one of the same name.
+    corner.delete_service("web").await?;
+    corner.service_gone("web").await?;
+    corner.add_service("web").await?;
+    corner.addresses_of("web", 1).await?;
+    held().await
 }

@@ -3,8 +3,11 @@
 //! Owner: the watch of its kind writes, everybody reads. One `RwLock`, never held across an await. An object is only ever
 //! replaced by a newer one, so that a reconcile sees what the one before it wrote, whatever the watch is still to tell.
 //! Absence from here proves nothing about the world.
+//!
+//! Objects can be found by addresses that they name: who has an address is asked for every Service, and must not cost a look at all others.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +29,10 @@ pub(crate) struct Change<T> {
 
 struct State<T> {
     objects: BTreeMap<Key, Arc<T>>,
+    /// The addresses that an object is found by.
+    marks: fn(&T) -> Vec<IpAddr>,
+    /// Who has which mark.
+    marked: HashMap<IpAddr, BTreeSet<Key>>,
     /// Watches that have not listed yet.
     unlisted: usize,
     /// Watches that are broken, by scope, and since when.
@@ -58,9 +65,16 @@ impl<T> std::fmt::Debug for Index<T> {
 impl<T: Slim> Index<T> {
     /// An empty index that `watches` feed.
     pub(crate) fn new(watches: usize) -> Self {
+        Self::marked(watches, |_| Vec::new())
+    }
+
+    /// The same, whose objects are found by these addresses: [`Index::with_mark`].
+    pub(crate) fn marked(watches: usize, marks: fn(&T) -> Vec<IpAddr>) -> Self {
         Self {
             state: Arc::new(RwLock::new(State {
                 objects: BTreeMap::new(),
+                marks,
+                marked: HashMap::new(),
                 unlisted: watches,
                 broken: HashMap::new(),
             })),
@@ -76,6 +90,16 @@ impl<T: Slim> Index<T> {
     /// All objects, by their keys.
     pub(crate) fn all(&self) -> Vec<Arc<T>> {
         self.state.read().objects.values().cloned().collect()
+    }
+
+    /// Keys of the objects that are found by this address.
+    pub(crate) fn with_mark(&self, mark: IpAddr) -> BTreeSet<Key> {
+        self.state.read().marked.get(&mark).cloned().unwrap_or_default()
+    }
+
+    /// Is there an object that `wanted` accepts?
+    pub(crate) fn any(&self, wanted: impl Fn(&T) -> bool) -> bool {
+        self.state.read().objects.values().any(|object| wanted(object))
     }
 
     /// Keys of the objects that `wanted` accepts.
@@ -149,7 +173,7 @@ impl<T: Slim> Index<T> {
 
     /// The watch tells that an object is gone.
     pub(crate) fn delete(&self, object: &T) -> Option<Change<T>> {
-        let before = self.state.write().objects.remove(object.key())?;
+        let before = self.state.write().take(object.key())?;
         Some(Change {
             key: before.key().clone(),
             before: Some(before),
@@ -170,7 +194,7 @@ impl<T: Slim> Index<T> {
         let mut changes: Vec<Change<T>> = gone
             .into_iter()
             .filter_map(|key| {
-                let before = state.objects.remove(&key);
+                let before = state.take(&key);
                 before.map(|before| Change {
                     key,
                     before: Some(before),
@@ -193,11 +217,11 @@ impl<T: Slim> Index<T> {
     pub(super) fn fold(&self, object: T) -> Arc<T> {
         let object = Arc::new(object);
         let mut state = self.state.write();
-        if let Some(known) = state.objects.get_mut(object.key())
-            && known.uid() == object.uid()
-            && newer(object.version(), known.version())
-        {
-            *known = Arc::clone(&object);
+        let supersedes = state.objects.get(object.key()).is_some_and(|known| {
+            known.uid() == object.uid() && newer(object.version(), known.version())
+        });
+        if supersedes {
+            state.put(&object);
         }
         object
     }
@@ -206,28 +230,55 @@ impl<T: Slim> Index<T> {
 impl<T: Slim> State<T> {
     fn apply(&mut self, object: T) -> Option<Change<T>> {
         let key = object.key().clone();
-        match self.objects.get_mut(&key) {
-            None => {
-                let after = Arc::new(object);
-                self.objects.insert(key.clone(), Arc::clone(&after));
-                Some(Change {
-                    key,
-                    before: None,
-                    after: Some(after),
-                })
+        let known = self.objects.get(&key);
+        // An answer to our own write came first.
+        let is_old = |known: &Arc<T>| {
+            known.uid() == object.uid() && !newer(object.version(), known.version())
+        };
+        if known.is_some_and(is_old) {
+            return None;
+        }
+        let same = known.is_some_and(|known| known.uid() == object.uid() && known.says_the_same(&object));
+        let after = Arc::new(object);
+        let before = self.put(&after);
+        (!same).then_some(Change {
+            key,
+            before,
+            after: Some(after),
+        })
+    }
+
+    /// The object is this from now on. Returns what it was.
+    fn put(&mut self, after: &Arc<T>) -> Option<Arc<T>> {
+        let before = self.objects.insert(after.key().clone(), Arc::clone(after));
+        self.mark(after.key(), before.as_deref(), Some(after));
+        before
+    }
+
+    /// The object is no more. Returns what it was.
+    fn take(&mut self, key: &Key) -> Option<Arc<T>> {
+        let before = self.objects.remove(key)?;
+        self.mark(key, Some(&before), None);
+        Some(before)
+    }
+
+    /// Its marks follow it.
+    fn mark(&mut self, key: &Key, before: Option<&T>, after: Option<&T>) {
+        let (old, new) = (before.map(self.marks), after.map(self.marks));
+        let (old, new) = (old.unwrap_or_default(), new.unwrap_or_default());
+        if old == new {
+            return;
+        }
+        for mark in old {
+            if let Some(keys) = self.marked.get_mut(&mark) {
+                keys.remove(key);
+                if keys.is_empty() {
+                    self.marked.remove(&mark);
+                }
             }
-            // An answer to our own write came first.
-            Some(known) if known.uid() == object.uid() && !newer(object.version(), known.version()) => None,
-            Some(known) => {
-                let same = known.uid() == object.uid() && known.says_the_same(&object);
-                let after = Arc::new(object);
-                let before = std::mem::replace(known, Arc::clone(&after));
-                (!same).then_some(Change {
-                    key,
-                    before: Some(before),
-                    after: Some(after),
-                })
-            }
+        }
+        for mark in new {
+            self.marked.entry(mark).or_default().insert(key.clone());
         }
     }
 }

@@ -126,7 +126,7 @@ impl Writer {
     where
         T: Slim,
     {
-        let parameters = parameters(patch);
+        let parameters = parameters();
         let requests = kube::core::Request::new(collection::<T>(key));
         let request = match part {
             Part::Main => requests.patch(&key.name, &parameters, patch),
@@ -193,7 +193,7 @@ impl Writer {
         K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
     {
         let patch = Patch::Merge(patch);
-        let parameters = parameters(&patch);
+        let parameters = parameters();
         self.gated(what, Verb::Patch, api.patch(name, &parameters, &patch))
             .await
     }
@@ -220,23 +220,6 @@ impl Writer {
             }
         };
         self.gated(what, Verb::Patch, call).await
-    }
-
-    /// As [`Writer::offer`], for an object that is all ours: what another manager has written there gives way.
-    pub(crate) async fn enforce<K>(
-        &self,
-        api: &Api<K>,
-        what: &'static str,
-        name: &str,
-        object: Value,
-    ) -> Result<K, WriteError>
-    where
-        K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
-    {
-        let patch = Patch::Apply(object);
-        let parameters = parameters(&patch);
-        self.gated(what, Verb::Patch, api.patch(name, &parameters, &patch))
-            .await
     }
 
     /// Deletes an object by its name, if it is still as it was read. That there is none is fine.
@@ -304,10 +287,9 @@ impl Writer {
     }
 }
 
-fn parameters(patch: &Patch<Value>) -> PatchParams {
+fn parameters() -> PatchParams {
     PatchParams {
         field_manager: Some(names::FIELD_MANAGER.to_owned()),
-        force: matches!(patch, Patch::Apply(_)),
         ..PatchParams::default()
     }
 }

@@ -4,6 +4,7 @@
 //! is, plans, writes what differs, and wakes the Services that waited. What becomes known during a round is for the next one, so that a
 //! thousand Services cost a few writes.
 
+mod backend;
 mod config_map;
 mod present;
 mod refusals;
@@ -16,19 +17,19 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use groundplane_core::Kinded as _;
-use groundplane_proto::bgp::v1::EnsureMachineResponse;
-use groundplane_runtime::Context;
+use groundplane_runtime::Backoff;
 use tracing::{debug, warn};
 
-use crate::announcers::metallb::world::{Peer, Peers, Settings};
-use crate::announcers::metallb::{HOSTNAME, Round, Trouble};
-use crate::backoff::Backoff;
-use crate::cluster::objects::{Key, NodeObject};
-use crate::cluster::{Change, WriteError};
-use crate::config::{Announcer, Config};
+use self::backend::key;
+use crate::announcers::Trouble;
+use crate::announcers::metallb::Round;
+use crate::cluster::WriteError;
+use crate::cluster::objects::Key;
 use crate::controllers::Controller;
 use crate::gateway::Gateway;
 use crate::queue::{Outcome, Queue};
+
+pub(crate) use backend::Metallb;
 
 /// Pauses after failures. MetalLB's webhook is away whenever its controller is, and Services wait meanwhile.
 const FAILURES: Backoff = Backoff {
@@ -38,99 +39,6 @@ const FAILURES: Backoff = Backoff {
 
 /// What could not be removed for want of knowledge is tried again after this.
 const INCOMPLETE: Duration = Duration::from_secs(2);
-
-/// Where a peer listens that does not say otherwise.
-const BGP_PORT: u16 = 179;
-
-/// Is MetalLB told at all?
-pub(crate) fn is_on(config: &Config) -> bool {
-    matches!(config.announcer, Announcer::Metallb | Announcer::MetallbConfigmap)
-}
-
-/// How it is told.
-pub(crate) fn settings(config: &Config) -> Settings {
-    Settings {
-        peer_mode: config.metallb.peer_mode,
-        advertisement: config.metallb.advertisement,
-        hold_time: config.metallb.hold_time.0,
-    }
-}
-
-/// Starts it, if the configuration asks for it.
-pub(crate) fn start(gateway: &Arc<Gateway>, context: &Context) {
-    if is_on(&gateway.config) && gateway.config.controllers.service {
-        super::run(
-            MetallbController::new(Arc::clone(gateway)),
-            gateway,
-            &context.tasks,
-        );
-    }
-}
-
-/// Something has changed that MetalLB is to be told.
-pub(crate) fn wake(gateway: &Gateway) {
-    if is_on(&gateway.config) {
-        gateway.queues.metallb.wake(key());
-    }
-}
-
-/// A node has changed.
-pub(crate) fn changed(gateway: &Gateway, change: &Change<NodeObject>) {
-    let host = |node: &Arc<NodeObject>| node.labels.get(HOSTNAME).map(str::to_owned);
-    let selected = change.before.as_ref().map(host) != change.after.as_ref().map(host);
-    let relabelled =
-        change.before.as_ref().map(|node| &node.labels) != change.after.as_ref().map(|node| &node.labels);
-    if selected || relabelled {
-        wake(gateway);
-    }
-}
-
-/// A node's peers are known.
-pub(crate) fn learn(gateway: &Gateway, node: &NodeObject, answer: &EnsureMachineResponse, term: i64) {
-    if !is_on(&gateway.config) {
-        return;
-    }
-    let peers: Vec<Peer> = answer.peers.iter().filter_map(peer).collect();
-    let whole = peers.len() == answer.peers.len() && !answer.pending;
-    let peers = if whole {
-        Peers::Exactly(peers)
-    } else {
-        Peers::AtLeast(peers)
-    };
-    if gateway.metallb.learn(&node.key, peers, term) {
-        wake(gateway);
-    }
-}
-
-/// A node shall have no peers any more.
-pub(crate) fn learn_none(gateway: &Gateway, node: &NodeObject) {
-    let term = gateway.cluster.leader.term();
-    if is_on(&gateway.config) && gateway.metallb.learn(&node.key, Peers::Exactly(Vec::new()), term) {
-        wake(gateway);
-    }
-}
-
-fn peer(peer: &groundplane_proto::bgp::v1::Peer) -> Option<Peer> {
-    Some(Peer {
-        address: peer.peer_address.parse().ok()?,
-        port: match u16::try_from(peer.port).ok()? {
-            0 => BGP_PORT,
-            port => port,
-        },
-        peer_asn: peer.peer_asn,
-        my_asn: peer.local_asn,
-        source: match &*peer.source_address {
-            "" => None,
-            source => Some(source.parse().ok()?),
-        },
-        password: peer.password.clone(),
-        multihop: peer.multihop,
-    })
-}
-
-fn key() -> Key {
-    Key::cluster_wide("metallb")
-}
 
 /// A round that came to its end.
 #[derive(Debug)]
@@ -153,19 +61,21 @@ enum Stop {
 
 struct MetallbController {
     gateway: Arc<Gateway>,
+    metallb: Arc<Metallb>,
     api: present::Api,
     /// Rounds in a row that failed.
     failures: AtomicU32,
 }
 
 impl MetallbController {
-    fn new(gateway: Arc<Gateway>) -> Self {
+    fn new(gateway: Arc<Gateway>, metallb: Arc<Metallb>) -> Self {
         let api = present::Api::new(
             gateway.cluster.client.clone(),
             gateway.config.metallb.namespace.clone(),
         );
         Self {
             gateway,
+            metallb,
             api,
             failures: AtomicU32::new(0),
         }
@@ -173,7 +83,7 @@ impl MetallbController {
 
     /// One round, as the configuration has it.
     async fn round(&self) -> Result<Told, Stop> {
-        if self.gateway.config.announcer == Announcer::MetallbConfigmap {
+        if self.metallb.by_config_map {
             self.by_config_map().await
         } else {
             self.by_custom_resources().await
@@ -201,7 +111,8 @@ impl MetallbController {
             failures = failures + 1,
             "MetalLB is not told"
         );
-        self.wake_services(self.gateway.metallb.failed(trouble));
+        let term = self.gateway.cluster.leader.term();
+        self.wake_services(self.metallb.board.failed(trouble, term));
         Outcome::After(FAILURES.pause(failures))
     }
 
@@ -246,7 +157,7 @@ impl Controller for MetallbController {
     const KIND: &'static str = "MetalLB";
 
     fn queue(&self) -> &Queue {
-        &self.gateway.queues.metallb
+        &self.metallb.queue
     }
 
     async fn reconcile(&self, _: &Key) -> Outcome {
@@ -261,12 +172,12 @@ impl Controller for MetallbController {
             Err(Stop::Missing(trouble)) => {
                 let round = self.missing(&trouble);
                 let outcome = self.failed(trouble);
-                self.wake_services(self.gateway.metallb.written(round));
+                self.wake_services(self.metallb.board.written(round));
                 return outcome;
             }
         };
         let complete = round.complete;
-        self.wake_services(self.gateway.metallb.written(round));
+        self.wake_services(self.metallb.board.written(round));
         if let Some(trouble) = refusal {
             let failures = self.failures.fetch_add(1, Ordering::Relaxed);
             warn!(

@@ -4,9 +4,13 @@
 //! - refresh: all others of ours, every five minutes, and only what the cloud says differently; at once where a label and its twin
 //!   under today's name differ.
 //! - [`lifecycle`]: nodes that are not ready, every five seconds.
+//!
+//! A node whose machine is gone is told so, once: it may be that the machine was made anew, and its node kept the old id, which never
+//! changes. Whether the node goes is the lifecycle's question.
 
 mod addresses;
 mod lifecycle;
+mod lost;
 mod plan;
 
 use std::sync::Arc;
@@ -25,6 +29,8 @@ use crate::cluster::objects::{Key, NodeObject};
 use crate::cluster::{Change, Event, Part, WriteError};
 use crate::gateway::Gateway;
 use crate::queue::{Outcome, Queue};
+use addresses::{AddressError, Unlisted};
+use lost::Lost;
 use plan::PlanError;
 
 /// The reason of a machine that belongs to another cloud.
@@ -33,13 +39,7 @@ pub(crate) const FOREIGN: &str = "FOREIGN";
 /// Starts what the configuration asks for.
 pub(crate) fn start(gateway: &Arc<Gateway>, context: &Context) {
     if gateway.config.controllers.node {
-        super::run(
-            NodeController {
-                gateway: Arc::clone(gateway),
-            },
-            gateway,
-            &context.tasks,
-        );
+        super::run(NodeController::new(gateway), gateway, &context.tasks);
     }
     if gateway.config.controllers.lifecycle {
         lifecycle::start(gateway, context);
@@ -81,6 +81,8 @@ impl From<RpcError> for NodeError {
 
 struct NodeController {
     gateway: Arc<Gateway>,
+    unlisted: Unlisted,
+    lost: Lost,
 }
 
 impl Controller for NodeController {
@@ -105,7 +107,7 @@ impl Controller for NodeController {
         } else {
             match self.refresh(&node).await {
                 Ok(()) => Outcome::Done,
-                Err(error) => Self::not_refreshed(&node, &error),
+                Err(error) => self.not_refreshed(&node, &error).await,
             }
         }
     }
@@ -124,6 +126,14 @@ impl Controller for NodeController {
 }
 
 impl NodeController {
+    fn new(gateway: &Arc<Gateway>) -> Self {
+        Self {
+            gateway: Arc::clone(gateway),
+            unlisted: Unlisted::by(gateway.config.driver),
+            lost: Lost::default(),
+        }
+    }
+
     async fn machine(&self, node: &NodeObject) -> Result<Machine, NodeError> {
         let answer = self
             .gateway
@@ -147,8 +157,14 @@ impl NodeController {
         let machine = self.machine(node).await?;
         // Refused before anything is written, not between the two patches.
         plan::initialisation(node, &machine)?;
+        for (key, value) in plan::unusable(&machine) {
+            warn!(
+                node = node.name(),
+                key, value, "is no valid label, and is left out"
+            );
+        }
         let mut node = Arc::clone(node);
-        if let Some(patch) = plan::addresses(&node, &machine).map_err(PlanError::from)? {
+        if let Some(patch) = plan::addresses(&node, &machine, self.unlisted).map_err(PlanError::from)? {
             node = self.patch(&node.key, Part::Status, patch).await?;
         }
         if !node.is_uninitialised() {
@@ -171,9 +187,16 @@ impl NodeController {
     /// Follows what the cloud says of a node that is initialised.
     async fn refresh(&self, node: &Arc<NodeObject>) -> Result<(), NodeError> {
         let machine = self.machine(node).await?;
-        if let Some(patch) = plan::addresses(node, &machine).map_err(PlanError::from)? {
-            self.patch(&node.key, Part::Status, patch).await?;
-            info!(node = node.name(), "addresses follow the cloud");
+        self.lost.found(&node.key);
+        match plan::addresses(node, &machine, self.unlisted) {
+            Ok(Some(patch)) => {
+                self.patch(&node.key, Part::Status, patch).await?;
+                info!(node = node.name(), "addresses follow the cloud");
+            }
+            Ok(None) => {}
+            // The addresses that the node has are better than none.
+            Err(error @ AddressError::NoIp(_)) => debug!(node = node.name(), %error, "addresses stay"),
+            Err(error) => return Err(PlanError::from(error).into()),
         }
         if self.gateway.config.refresh_labels
             && let Some(patch) = plan::refreshed_labels(node, &machine)
@@ -203,13 +226,23 @@ impl NodeController {
             NodeError::Plan(PlanError::NoProviderId) => {
                 ("ProviderIdMissing", Outcome::Failed(std::time::Duration::ZERO))
             }
+            NodeError::Plan(PlanError::Addresses(AddressError::NoIp(_))) => (
+                "MachineWithoutAddress",
+                Outcome::Failed(std::time::Duration::ZERO),
+            ),
             NodeError::Plan(PlanError::Addresses(_)) => (
                 "ProvidedNodeIpMismatch",
                 Outcome::Failed(std::time::Duration::ZERO),
             ),
         };
         warn!(node = node.name(), reason, %error, "node is not initialised");
-        let message = format!("Node is not initialised: {error}");
+        let way_out = match error {
+            NodeError::Resolve(rpc) if rpc.kind == ErrorKind::NotFound && !node.provider_id.is_empty() => {
+                format!(". {}", lost::way_out(node))
+            }
+            _ => String::new(),
+        };
+        let message = format!("Node is not initialised: {error}{way_out}");
         self.gateway
             .cluster
             .events
@@ -217,12 +250,17 @@ impl NodeController {
         outcome
     }
 
-    fn not_refreshed(node: &NodeObject, error: &NodeError) -> Outcome {
+    async fn not_refreshed(&self, node: &NodeObject, error: &NodeError) -> Outcome {
         match error {
             NodeError::Write(error) => after_write(error),
-            // Whether it is gone for good is the lifecycle's question, and asked only of nodes that are not ready.
-            NodeError::Resolve(rpc) if rpc.reason == FOREIGN || rpc.kind == ErrorKind::NotFound => {
+            NodeError::Resolve(rpc) if rpc.reason == FOREIGN => {
                 debug!(node = node.name(), %error, "no machine to follow");
+                Outcome::Done
+            }
+            // Whether it is gone for good is the lifecycle's question, and asked only of nodes that are not ready.
+            NodeError::Resolve(rpc) if rpc.kind == ErrorKind::NotFound => {
+                debug!(node = node.name(), %error, "no machine to follow");
+                self.lost.tell(&self.gateway, node).await;
                 Outcome::Done
             }
             NodeError::Resolve(rpc) => {

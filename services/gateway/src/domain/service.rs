@@ -18,3 +18,12 @@ pub(crate) use desired::{Desired, status_says};
 pub(crate) use plan::{Plan, Wish, addresses, has_finalizer, plan};
 pub(crate) use scope::Scope;
 pub(crate) use wish::{Want, mentioned, requests};
+
+use std::net::IpAddr;
+
+use crate::cluster::objects::ServiceObject;
+
+/// Every address that a Service has, by its status, or asks for, whoever wrote it there: by these it is found.
+pub(crate) fn named(service: &ServiceObject) -> Vec<IpAddr> {
+    addresses(service).chain(mentioned(service)).collect()
+}

@@ -3,7 +3,7 @@
 //!
 //! Owner: the reconcile of the Service writes its own entry. One lock, never held across an await. About 300 bytes a Service.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -66,43 +66,78 @@ impl Known {
 
 /// What is known of all Services.
 #[derive(Debug, Default)]
-pub(crate) struct Memory(Mutex<HashMap<Key, Known>>);
+pub(crate) struct Memory(Mutex<All>);
+
+#[derive(Debug, Default)]
+struct All {
+    services: HashMap<Key, Known>,
+    /// Who has which address.
+    holders: HashMap<IpAddr, BTreeSet<Key>>,
+}
+
+impl All {
+    /// From now on, this is known of the Service; `None`: nothing.
+    fn set(&mut self, key: &Key, known: Option<Known>) {
+        let after = known.as_ref().map(|known| known.addresses().to_vec());
+        let before = match known {
+            Some(known) => self.services.insert(key.clone(), known),
+            None => self.services.remove(key),
+        };
+        for address in before.iter().flat_map(Known::addresses) {
+            if let Some(keys) = self.holders.get_mut(address) {
+                keys.remove(key);
+                if keys.is_empty() {
+                    self.holders.remove(address);
+                }
+            }
+        }
+        for address in after.into_iter().flatten() {
+            self.holders.entry(address).or_default().insert(key.clone());
+        }
+    }
+}
 
 impl Memory {
     /// What is known of this one.
     pub(crate) fn get(&self, key: &Key) -> Option<Known> {
-        self.0.lock().get(key).cloned()
+        self.0.lock().services.get(key).cloned()
+    }
+
+    /// The Services that have this address, by what is known.
+    pub(crate) fn holders(&self, address: IpAddr) -> BTreeSet<Key> {
+        self.0.lock().holders.get(&address).cloned().unwrap_or_default()
     }
 
     /// Has this Service this address, by what is known?
     pub(crate) fn has(&self, key: &Key, uid: &str, address: IpAddr) -> bool {
         let all = self.0.lock();
-        let known = all.get(key).filter(|known| *known.uid == *uid);
+        let known = all.services.get(key).filter(|known| *known.uid == *uid);
         known.is_some_and(|known| known.addresses().contains(&address))
     }
 
     /// What the Service of this name has, by what is known.
     pub(crate) fn addresses(&self, key: &Key) -> Vec<IpAddr> {
         let all = self.0.lock();
-        all.get(key)
+        all.services
+            .get(key)
             .map(|known| known.addresses().to_vec())
             .unwrap_or_default()
     }
 
     /// Remembers.
     pub(crate) fn put(&self, key: &Key, known: Known) {
-        self.0.lock().insert(key.clone(), known);
+        self.0.lock().set(key, Some(known));
     }
 
     /// Forgets one.
     pub(crate) fn forget(&self, key: &Key) {
-        self.0.lock().remove(key);
+        self.0.lock().set(key, None);
     }
 
     /// Counts a failure that only time mends; returns how many there were in a row.
     pub(crate) fn outage(&self, key: &Key) -> u32 {
         let mut all = self.0.lock();
-        let known = all.entry(key.clone()).or_insert_with(|| Known::new(""));
+        let known = all.services.entry(key.clone()).or_insert_with(|| Known::new(""));
         known.outages = known.outages.saturating_add(1);
         known.outages
     }
@@ -119,7 +154,7 @@ impl Memory {
 
     /// The same for one.
     pub(crate) fn reconsider_one(&self, key: &Key) {
-        if let Some(known) = self.0.lock().get_mut(key) {
+        if let Some(known) = self.0.lock().services.get_mut(key) {
             known.stale = true;
         }
     }
@@ -131,12 +166,53 @@ impl Memory {
 
     fn reconsider(&self, which: impl Fn(&Known) -> bool) -> Vec<Key> {
         let mut all = self.0.lock();
-        let chosen = all.iter_mut().filter(|(_, known)| which(known));
+        let chosen = all.services.iter_mut().filter(|(_, known)| which(known));
         chosen
             .map(|(key, known)| {
                 known.stale = true;
                 key.clone()
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::service::Condition;
+
+    fn known(address: &str) -> Known {
+        let condition = Condition {
+            ready: true,
+            reason: "Assigned".to_owned(),
+            message: String::new(),
+        };
+        let desired = Desired {
+            incomplete: false,
+            addresses: vec![address.parse().unwrap()],
+            condition,
+        };
+        Known {
+            verified: Some((desired, Instant::now())),
+            ..Known::new("u")
+        }
+    }
+
+    /// Who has an address is found without a look at everybody, and follows what is known of each.
+    #[tokio::test]
+    async fn holders_follow_what_is_known() {
+        let memory = Memory::default();
+        let (web, api) = (Key::namespaced("default", "web"), Key::namespaced("default", "api"));
+        let (seven, eight): (IpAddr, IpAddr) = ("192.0.2.7".parse().unwrap(), "192.0.2.8".parse().unwrap());
+        memory.put(&web, known("192.0.2.7"));
+        memory.put(&api, known("192.0.2.7"));
+        assert_eq!(memory.holders(seven), [api.clone(), web.clone()].into());
+        memory.put(&web, known("192.0.2.8"));
+        assert_eq!(memory.holders(seven), [api.clone()].into());
+        assert_eq!(memory.holders(eight), [web.clone()].into());
+        memory.outage(&web);
+        memory.forget(&web);
+        memory.forget(&api);
+        assert!(memory.holders(seven).is_empty() && memory.holders(eight).is_empty());
     }
 }

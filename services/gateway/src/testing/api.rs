@@ -16,7 +16,9 @@ struct State {
     version: u64,
     journal: Vec<String>,
     failures: Vec<Failure>,
-    /// Answers to lists and watches, in order; after the last one, none comes.
+    /// Collections whose lists say what is there.
+    served: std::collections::BTreeSet<String>,
+    /// Answers to other lists and watches, in order; after the last one, none comes.
     streams: std::collections::VecDeque<(u16, String)>,
 }
 
@@ -26,7 +28,19 @@ const HANG: u16 = 0;
 struct Failure {
     call: String,
     code: u16,
+    /// So many pass before.
+    skip: usize,
     times: usize,
+}
+
+impl Failure {
+    /// Is it the turn of this call to fail?
+    fn falls(&mut self) -> bool {
+        let passes = self.skip > 0;
+        let left = if passes { &mut self.skip } else { &mut self.times };
+        *left -= 1;
+        !passes
+    }
 }
 
 /// The API server. Cheap to clone; all clones are the same.
@@ -61,6 +75,17 @@ impl FakeApi {
         object
     }
 
+    /// Lists of this collection say what is stored.
+    pub(crate) fn serve(&self, collection: &str) {
+        self.state.lock().served.insert(collection.to_owned());
+    }
+
+    /// What a collection has.
+    pub(crate) fn all(&self, collection: &str) -> Vec<Value> {
+        let list: Value = serde_json::from_str(&self.state.lock().list(collection, "")).unwrap();
+        list["items"].as_array().cloned().unwrap_or_default()
+    }
+
     /// Removes the object at `path`, by force.
     pub(crate) fn remove(&self, path: &str) {
         self.state.lock().objects.remove(path);
@@ -78,9 +103,15 @@ impl FakeApi {
 
     /// The next `times` calls that start with `call` (`PATCH /api/v1/nodes`) fail with `code`.
     pub(crate) fn fail(&self, call: &str, code: u16, times: usize) {
+        self.fail_after(call, 0, code, times);
+    }
+
+    /// The same, but so many calls of the kind pass before.
+    pub(crate) fn fail_after(&self, call: &str, skip: usize, code: u16, times: usize) {
         self.state.lock().failures.push(Failure {
             call: call.to_owned(),
             code,
+            skip,
             times,
         });
     }
@@ -109,7 +140,11 @@ impl FakeApi {
             .get(http::header::CONTENT_TYPE)
             .and_then(|kind| kind.to_str().ok());
         let strategic = kind == Some("application/strategic-merge-patch+json");
-        let outcome = self.state.lock().handle(&parts.method, &path, &body, strategic);
+        let query = parts.uri.query().unwrap_or_default();
+        let outcome = self
+            .state
+            .lock()
+            .handle(&parts.method, &path, query, &body, strategic);
         let Some((code, body)) = outcome else {
             return std::future::pending().await;
         };
@@ -124,31 +159,68 @@ impl State {
         &mut self,
         method: &Method,
         path: &str,
+        query: &str,
         body: &Bytes,
         strategic: bool,
     ) -> Option<(u16, String)> {
-        let call = format!("{method} {path}");
+        let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+        let call = match (method, body["metadata"]["name"].as_str()) {
+            (&Method::POST, Some(name)) if self.served.contains(path) => format!("{method} {path}/{name}"),
+            _ => format!("{method} {path}"),
+        };
         self.journal.push(call.clone());
         let failure = self
             .failures
             .iter_mut()
             .find(|f| f.times > 0 && call.starts_with(&f.call));
-        if let Some(failure) = failure {
-            failure.times -= 1;
+        if let Some(failure) = failure
+            && failure.falls()
+        {
             return (failure.code != HANG).then(|| error(failure.code));
         }
-        let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
         let object = path.strip_suffix("/status").unwrap_or(path);
         Some(match *method {
             Method::PATCH => self.patch(object, &body, strategic),
             Method::DELETE => self.delete(object, &body["preconditions"]),
+            Method::POST if self.served.contains(path) => self.create(path, body),
             Method::POST => (201, body.to_string()),
+            Method::GET if self.served.contains(path) => (200, self.list(path, &label(query))),
             Method::GET if !is_collection(path) => {
                 let object = self.objects.get(path).map(|object| (200, object.to_string()));
                 object.unwrap_or_else(|| error(404))
             }
             _ => return self.streams.pop_front().filter(|(code, _)| *code != HANG),
         })
+    }
+
+    fn create(&mut self, collection: &str, mut object: Value) -> (u16, String) {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let path = format!("{collection}/{name}");
+        if self.objects.contains_key(&path) {
+            return error(409);
+        }
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        object["metadata"]["uid"] = json!(format!("uid-{}", self.version));
+        self.objects.insert(path, object.clone());
+        (201, object.to_string())
+    }
+
+    /// What is there, with a label, if one is named.
+    fn list(&self, collection: &str, label: &str) -> String {
+        let prefix = format!("{collection}/");
+        let within = |path: &str| path.strip_prefix(&prefix).is_some_and(|name| !name.contains('/'));
+        let labelled = |object: &Value| {
+            let pair = label.split_once('=');
+            pair.is_none_or(|(key, value)| object["metadata"]["labels"][key] == value)
+        };
+        let items: Vec<&Value> = self
+            .objects
+            .iter()
+            .filter(|(path, object)| within(path) && labelled(object))
+            .map(|(_, object)| object)
+            .collect();
+        json!({ "metadata": {}, "items": items }).to_string()
     }
 
     fn patch(&mut self, path: &str, change: &Value, strategic: bool) -> (u16, String) {
@@ -191,6 +263,12 @@ impl State {
             json!({ "kind": "Status", "apiVersion": "v1", "status": "Success" }).to_string(),
         )
     }
+}
+
+/// The label that a list asks for: `key=value`.
+fn label(query: &str) -> String {
+    let asked = query.split('&').find_map(|part| part.strip_prefix("labelSelector="));
+    asked.unwrap_or_default().replace("%2F", "/").replace("%3D", "=")
 }
 
 /// Is it the path of a list or a watch?

@@ -3,6 +3,9 @@
 //!
 //! Owner: the Service controller writes the seats, the BGP controller the peers, the MetalLB controller the rest. One lock, never
 //! held across an await. Nothing in it is needed after a restart: each controller says it all again.
+//!
+//! Everything is said in a term of ours as the leader, and counts in that term alone: what a Service wanted in an earlier one, another
+//! leader may have undone since, and given its address to somebody else.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -11,32 +14,15 @@ use groundplane_core::Family;
 use parking_lot::Mutex;
 
 use super::world::{Peers, Settings};
+use crate::announcers::{Seat, Trouble};
 use crate::cluster::objects::Key;
 use crate::config::{Advertisement, PeerMode};
-
-/// Why a Service is not announced, for its condition.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Trouble {
-    /// `CamelCase`.
-    pub(crate) reason: &'static str,
-    /// For people, with what would help.
-    pub(crate) message: String,
-}
-
-/// What came of the wish to be announced.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Seat {
-    /// MetalLB has the addresses.
-    Placed,
-    /// Not yet; the Service is woken when it is known.
-    Waits,
-    /// It cannot be, or not now.
-    Trouble(Trouble),
-}
 
 #[derive(Debug)]
 struct Wish {
     uid: Box<str>,
+    /// In which term of ours as the leader it was said.
+    term: i64,
     /// Empty: it is to be announced no more.
     addresses: BTreeSet<IpAddr>,
     /// Was it told that it waits? It is woken, then.
@@ -61,6 +47,8 @@ struct Seen {
     generation: u64,
     /// Was what had to go removed?
     complete: bool,
+    /// Services that cannot be announced.
+    refused: BTreeMap<Key, Trouble>,
 }
 
 #[derive(Debug, Default)]
@@ -68,8 +56,10 @@ struct State {
     services: HashMap<Key, Wish>,
     nodes: HashMap<Key, Known>,
     seen: Option<Seen>,
-    trouble: Option<Trouble>,
-    refused: BTreeMap<Key, Trouble>,
+    /// Why the last round failed, and in which term.
+    trouble: Option<(i64, Trouble)>,
+    /// What MetalLB has against its configuration.
+    complaint: Option<Trouble>,
     generation: u64,
 }
 
@@ -94,6 +84,8 @@ pub(crate) struct Wishes {
     pub(crate) services: BTreeMap<Key, BTreeSet<IpAddr>>,
     /// Number of the last change that is in it.
     pub(crate) generation: u64,
+    /// Services that said something in an earlier term only, and have to say it again.
+    pub(crate) outdated: Vec<Key>,
 }
 
 /// The board.
@@ -107,7 +99,7 @@ impl Board {
         let mut state = self.0.lock();
         let seat = state.seat(key, &addresses, term);
         let waits = seat != Seat::Placed;
-        let known = state.set(key, uid, addresses, waits);
+        let known = state.set(key, uid, addresses, waits, term);
         (seat, !known || waits)
     }
 
@@ -118,7 +110,7 @@ impl Board {
         let withdrawn = state
             .services
             .get(key)
-            .filter(|wish| *wish.uid == *uid && wish.addresses.is_empty())
+            .filter(|wish| *wish.uid == *uid && wish.addresses.is_empty() && wish.term == term)
             .map(|wish| wish.generation);
         let gone = state
             .seen
@@ -127,7 +119,7 @@ impl Board {
             .is_some_and(|(seen, withdrawn)| {
                 seen.term == term && seen.complete && seen.generation >= withdrawn
             });
-        state.set(key, uid, BTreeSet::new(), !gone);
+        state.set(key, uid, BTreeSet::new(), !gone, term);
         gone
     }
 
@@ -136,20 +128,28 @@ impl Board {
         let addresses: BTreeSet<IpAddr> = addresses.iter().copied().collect();
         let state = self.0.lock();
         let wish = state.services.get(key);
-        wish.is_some_and(|wish| *wish.uid == *uid && wish.addresses == addresses)
+        wish.is_some_and(|wish| *wish.uid == *uid && wish.addresses == addresses && wish.term == term)
             && state.seat(key, &addresses, term) == Seat::Placed
     }
 
-    /// What Services want. Those that are not `alive` are forgotten.
-    pub(crate) fn wishes(&self, alive: impl Fn(&Key, &str) -> bool) -> Wishes {
+    /// What Services want in this term. Those that are not `alive` are forgotten, and so is what was wanted in another term.
+    pub(crate) fn wishes(&self, term: i64, alive: impl Fn(&Key, &str) -> bool) -> Wishes {
         let mut state = self.0.lock();
-        state.services.retain(|key, wish| alive(key, &wish.uid));
+        let mut outdated = Vec::new();
+        state.services.retain(|key, wish| {
+            let alive = alive(key, &wish.uid);
+            if alive && wish.term != term {
+                outdated.push(key.clone());
+            }
+            alive && wish.term == term
+        });
         let services = state.services.iter();
         Wishes {
             services: services
                 .map(|(key, wish)| (key.clone(), wish.addresses.clone()))
                 .collect(),
             generation: state.generation,
+            outdated,
         }
     }
 
@@ -187,13 +187,10 @@ impl Board {
         } = round;
         let mut state = self.0.lock();
         state.trouble = None;
-        let before = std::mem::replace(&mut state.refused, refused);
-        let State {
-            services, refused, ..
-        } = &mut *state;
+        let before = state.seen.take().map(|seen| seen.refused).unwrap_or_default();
         let mut woken = Vec::new();
         let accounted = |wish: &Wish| wish.waits && wish.generation <= generation;
-        for (key, wish) in services.iter_mut().filter(|(_, wish)| accounted(wish)) {
+        for (key, wish) in state.services.iter_mut().filter(|(_, wish)| accounted(wish)) {
             let told = before.get(key) != refused.get(key);
             let done = if wish.addresses.is_empty() {
                 complete
@@ -210,26 +207,42 @@ impl Board {
             placed,
             generation,
             complete,
+            refused,
         });
         woken
     }
 
     /// Not everything could be written. Returns the Services that wait, if they do not know yet.
-    pub(crate) fn failed(&self, trouble: Trouble) -> Vec<Key> {
+    pub(crate) fn failed(&self, trouble: Trouble, term: i64) -> Vec<Key> {
         let mut state = self.0.lock();
-        let news = state.trouble.as_ref() != Some(&trouble);
-        state.trouble = Some(trouble);
+        let trouble = Some((term, trouble));
+        let news = state.trouble != trouble;
+        state.trouble = trouble;
         let waiting = state.services.iter().filter(|(_, wish)| news && wish.waits);
         waiting.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// What MetalLB has against its configuration; `None`: nothing. `true`: that is news.
+    pub(crate) fn complains(&self, complaint: Option<Trouble>) -> bool {
+        let mut state = self.0.lock();
+        let news = state.complaint != complaint;
+        state.complaint = complaint;
+        news
+    }
+
+    /// What MetalLB has against its configuration, as it was last read.
+    pub(crate) fn complaint(&self) -> Option<Trouble> {
+        self.0.lock().complaint.clone()
     }
 }
 
 impl State {
     /// Notes a wish; `true`: it was known.
-    fn set(&mut self, key: &Key, uid: &str, addresses: BTreeSet<IpAddr>, waits: bool) -> bool {
+    fn set(&mut self, key: &Key, uid: &str, addresses: BTreeSet<IpAddr>, waits: bool, term: i64) -> bool {
         if let Some(wish) = self.services.get_mut(key)
             && *wish.uid == *uid
             && wish.addresses == addresses
+            && wish.term == term
         {
             wish.waits = waits;
             return true;
@@ -237,6 +250,7 @@ impl State {
         self.generation += 1;
         let wish = Wish {
             uid: uid.into(),
+            term,
             addresses,
             waits,
             generation: self.generation,
@@ -246,14 +260,15 @@ impl State {
     }
 
     fn seat(&self, key: &Key, addresses: &BTreeSet<IpAddr>, term: i64) -> Seat {
-        if let Some(refused) = self.refused.get(key) {
+        let seen = self.seen.as_ref().filter(|seen| seen.term == term);
+        if let Some(refused) = seen.and_then(|seen| seen.refused.get(key)) {
             return Seat::Trouble(refused.clone());
         }
-        let seen = self.seen.as_ref().filter(|seen| seen.term == term);
         if seen.is_some_and(|seen| addresses.is_subset(&seen.placed)) {
             return Seat::Placed;
         }
-        self.trouble.clone().map_or(Seat::Waits, Seat::Trouble)
+        let trouble = self.trouble.as_ref().filter(|(said, _)| *said == term);
+        trouble.map_or(Seat::Waits, |(_, trouble)| Seat::Trouble(trouble.clone()))
     }
 }
 

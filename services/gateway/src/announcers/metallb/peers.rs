@@ -83,6 +83,7 @@ pub(super) fn plan(world: &World, present: &Present, settings: &Settings, active
             _ => Some(Change::Apply {
                 kind: Kind::Peer,
                 name: name.clone(),
+                read: found.map(Object::read),
                 spec,
             }),
         };
@@ -343,6 +344,17 @@ const FIELDS: [&str; 10] = [
     "password",
 ];
 
+/// What a peer of ours shall say, as a merge patch of what it says now: what we wrote, and do not say any more, goes.
+pub(crate) fn patch_of(spec: &Value) -> Value {
+    let mut patch = spec.clone();
+    for field in FIELDS {
+        if patch[field].is_null() {
+            patch[field] = Value::Null;
+        }
+    }
+    patch
+}
+
 /// Does an object of ours say what it should?
 fn says(present: &Value, wanted: &Value) -> bool {
     FIELDS
@@ -394,31 +406,28 @@ fn adopt(object: &Object, peer: &Peer, spec: &Value) -> Option<Change> {
     Some(object.patch(Kind::Peer, json!({ "spec": patch })))
 }
 
-/// Secrets have the names of their peers.
+/// Secrets have the names of their peers. Only ours are looked at: one of the user's that stands where ours should is found out by whoever
+/// would create ours.
 fn keep_secrets(plan: &mut PeerPlan, present: &Present, wanted: &BTreeMap<String, String>, gone: &[&Object]) {
     for (name, password) in wanted {
         let data = json!({ "password": BASE64.encode(password) });
-        let stands = present
-            .secrets
-            .iter()
-            .any(|secret| secret.name == *name && secret.spec == data);
-        if !stands {
+        let found = present.secrets.iter().find(|secret| secret.name == *name);
+        if found.is_none_or(|secret| secret.spec != data) {
             plan.secrets.push(Change::Apply {
                 kind: Kind::Secret,
                 name: name.clone(),
+                read: found.map(Object::read),
                 spec: data,
             });
         }
     }
     for secret in &present.secrets {
-        // One that is still named, by a peer that stays for want of knowledge, stays with it.
+        // One that is still named stays: by a peer that stays for want of knowledge, or by one of the user's.
         let named = present
             .peers
             .iter()
             .filter(|object| !gone.iter().any(|gone| gone.name == object.name))
-            .any(|object| {
-                object.name == secret.name && object.spec["passwordSecret"]["name"] == *secret.name
-            });
+            .any(|object| object.spec["passwordSecret"]["name"] == *secret.name);
         if !wanted.contains_key(&secret.name) && !named {
             plan.after.push(secret.delete(Kind::Secret));
         }

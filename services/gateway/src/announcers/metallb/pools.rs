@@ -178,7 +178,7 @@ fn room<'a, 'b>(shards: &'b mut Vec<Shard<'a>>, class: Class, pools: &[Object]) 
 fn write(plan: &mut PoolPlan, shards: &[Shard<'_>]) {
     for shard in shards {
         let Some(object) = shard.object else {
-            plan.grow.push(apply(&shard.name, &shard.after));
+            plan.grow.push(apply(&shard.name, None, &shard.after));
             continue;
         };
         if shard.after.is_empty() {
@@ -202,20 +202,22 @@ fn write(plan: &mut PoolPlan, shards: &[Shard<'_>]) {
             plan.shrink.push(if kept.is_empty() {
                 object.delete(Kind::Pool)
             } else {
-                apply(&shard.name, &kept)
+                apply(&shard.name, Some(object), &kept)
             });
         }
+        let left = Some(object).filter(|_| !kept.is_empty());
         let stands = object.spec["autoAssign"] == json!(false) && object.spec["avoidBuggyIPs"] != json!(true);
         if gains || (!stands && !loses) {
-            plan.grow.push(apply(&shard.name, &shard.after));
+            plan.grow.push(apply(&shard.name, left, &shard.after));
         }
     }
 }
 
-fn apply(name: &str, addresses: &[String]) -> Change {
+fn apply(name: &str, object: Option<&Object>, addresses: &[String]) -> Change {
     Change::Apply {
         kind: Kind::Pool,
         name: name.to_owned(),
+        read: object.map(Object::read),
         spec: json!({ "addresses": addresses, "autoAssign": false, "avoidBuggyIPs": false }),
     }
 }

@@ -2,7 +2,7 @@ use pretty_assertions::assert_eq;
 use serde_json::json;
 
 use super::*;
-use crate::cluster::objects::NodeObject;
+use crate::cluster::objects::{NodeObject, ServiceObject};
 
 fn node(name: &str, uid: &str, version: &str, provider_id: &str) -> NodeObject {
     serde_json::from_value(json!({
@@ -134,4 +134,35 @@ async fn age_counts_from_when_the_first_watch_broke() {
     assert_eq!(index.age(), Duration::from_secs(7));
     index.works(&scope);
     assert_eq!(index.age(), Duration::ZERO);
+}
+
+/// Services are found by the addresses that they have or ask for, whatever way the index learns of a change.
+#[test]
+fn marks_follow_their_objects() {
+    let service = |version: &str, asked: &str, shown: &str| -> ServiceObject {
+        serde_json::from_value(json!({
+            "metadata": { "name": "web", "namespace": "default", "uid": "u", "resourceVersion": version },
+            "spec": { "type": "LoadBalancer", "loadBalancerIP": asked },
+            "status": { "loadBalancer": { "ingress": [{ "ip": shown }] } },
+        }))
+        .unwrap()
+    };
+    let index = Index::marked(1, crate::domain::service::named);
+    let found = |address: &str| index.with_mark(address.parse().unwrap()).len();
+    index.apply(service("1", "192.0.2.1", "192.0.2.2"));
+    assert_eq!((found("192.0.2.1"), found("192.0.2.2"), found("192.0.2.3")), (1, 1, 0));
+    index.apply(service("2", "192.0.2.1", "192.0.2.3"));
+    assert_eq!((found("192.0.2.1"), found("192.0.2.2"), found("192.0.2.3")), (1, 0, 1));
+    index.fold(service("3", "", "192.0.2.3"));
+    assert_eq!((found("192.0.2.1"), found("192.0.2.3")), (0, 1));
+    // Older than that.
+    index.apply(service("2", "192.0.2.1", "192.0.2.3"));
+    assert_eq!(found("192.0.2.1"), 0);
+    index.reset("", vec![service("4", "192.0.2.4", "")], true);
+    assert_eq!((found("192.0.2.3"), found("192.0.2.4")), (0, 1));
+    index.reset("", Vec::new(), false);
+    assert_eq!(found("192.0.2.4"), 0);
+    index.apply(service("5", "192.0.2.4", ""));
+    index.delete(&service("6", "192.0.2.4", ""));
+    assert_eq!(found("192.0.2.4"), 0);
 }

@@ -10,9 +10,10 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::present::PATIENCE;
-use super::{MetallbController, Stop, Told, settings};
+use super::{MetallbController, Stop, Told};
+use crate::announcers::Trouble;
+use crate::announcers::metallb::Round;
 use crate::announcers::metallb::config_map::{self, ConfigPlan};
-use crate::announcers::metallb::{Round, Trouble};
 use crate::cluster::WriteError;
 
 /// The key that MetalLB reads.
@@ -25,6 +26,7 @@ impl MetallbController {
     pub(super) async fn by_config_map(&self) -> Result<Told, Stop> {
         let term = self.gateway.cluster.leader.term();
         let (world, generation) = self.world();
+        let world = self.with_hidden(world).await?;
         let config = &self.gateway.config.metallb;
         let name = format!("{}/{}", config.namespace, config.config_map);
         let api: Api<ConfigMap> = Api::namespaced(self.gateway.cluster.client.clone(), &config.namespace);
@@ -45,7 +47,7 @@ impl MetallbController {
         };
         let data = present.as_ref().and_then(|present| present.data.as_ref());
         let text = data.and_then(|data| data.get(KEY)).map_or("", String::as_str);
-        let plan = config_map::plan(text, &world, &settings(&self.gateway.config)).map_err(|error| {
+        let plan = config_map::plan(text, &world, &self.metallb.settings).map_err(|error| {
             Stop::Failed(Trouble {
                 reason: "AnnouncerUnreadable",
                 message: format!(

@@ -11,8 +11,9 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::Stop;
+use crate::announcers::Trouble;
+use crate::announcers::metallb::MANAGED_BY;
 use crate::announcers::metallb::resources::{Kind, Object, PeerVersion, Present};
-use crate::announcers::metallb::{MANAGED_BY, Trouble};
 
 const GROUP: &str = "metallb.io";
 
@@ -22,6 +23,9 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Objects a page of a list.
 const PAGE: u32 = 500;
 
+/// The objects by which parts of MetalLB say what they think of its configuration.
+const STATES: &str = "configurationstates";
+
 /// Reads MetalLB's objects.
 #[derive(Debug)]
 pub(super) struct Api {
@@ -29,6 +33,8 @@ pub(super) struct Api {
     namespace: String,
     /// Which version of `BGPPeer` is served, once that is known.
     peer_version: Mutex<Option<PeerVersion>>,
+    /// The term of ours as the leader in which no Secret of ours was left, by a list.
+    tidy: Mutex<Option<i64>>,
 }
 
 /// A client without its insides in logs.
@@ -70,6 +76,7 @@ impl Api {
             client: ClientOf(client),
             namespace,
             peer_version: Mutex::new(None),
+            tidy: Mutex::new(None),
         }
     }
 
@@ -78,8 +85,9 @@ impl Api {
         kube::Api::namespaced_with(self.client.0.clone(), &self.namespace, &resource(kind, peers))
     }
 
-    /// Everything. Secrets, of which only ours are of interest, only `with_secrets`.
-    pub(super) async fn read(&self, with_secrets: bool) -> Result<Present, Stop> {
+    /// Everything. Secrets, of which only ours are of interest, where there is a password, and until none is left: peers go before their
+    /// Secrets, and whoever removed the one may have died before the other.
+    pub(super) async fn read(&self, with_secrets: bool, term: i64) -> Result<Present, Stop> {
         let peer_version = self.version().await?;
         let list = |kind| self.list(kind, peer_version);
         let (pools, peers, bgp_advertisements, l2_advertisements) = tokio::try_join!(
@@ -88,9 +96,18 @@ impl Api {
             list(Kind::BgpAdvertisement),
             list(Kind::L2Advertisement)
         )?;
-        // One that was removed meanwhile is found by its peer.
-        let secrets = if with_secrets || peers.iter().any(names_secret) {
-            list(Kind::Secret).await?
+        let needed = with_secrets || peers.iter().any(names_secret);
+        let tidy = *self.tidy.lock() == Some(term);
+        let secrets = if needed || !tidy {
+            match list(Kind::Secret).await {
+                Ok(secrets) => {
+                    *self.tidy.lock() = (secrets.is_empty() && !needed).then_some(term);
+                    secrets
+                }
+                // A role without Secrets is enough for those who have no passwords.
+                Err(_) if !needed => Vec::new(),
+                Err(stop) => return Err(stop),
+            }
         } else {
             Vec::new()
         };
@@ -102,6 +119,29 @@ impl Api {
             secrets,
             peer_version,
         })
+    }
+
+    /// What parts of MetalLB say that find its configuration invalid, by their names. Only 0.15.3 and later say so: where nothing can be
+    /// read, nothing is said.
+    pub(super) async fn complaints(&self) -> Vec<State> {
+        let kind = GroupVersionKind::gvk(GROUP, "v1beta1", "ConfigurationState");
+        let resource = ApiResource::from_gvk_with_plural(&kind, STATES);
+        let api: kube::Api<DynamicObject> =
+            kube::Api::namespaced_with(self.client.0.clone(), &self.namespace, &resource);
+        let parameters = ListParams::default().limit(PAGE);
+        let listed = match timeout(PATIENCE, api.list(&parameters)).await {
+            Ok(Ok(listed)) => listed.items,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, what = STATES, "not read");
+                Vec::new()
+            }
+            Err(_) => Vec::new(),
+        };
+        let states = listed.into_iter().map(|object| plain(object, "status"));
+        let invalid = states.filter(|state| state.spec["result"] == "Invalid");
+        let mut invalid: Vec<State> = invalid.map(State::of).collect();
+        invalid.sort_by(|a, b| a.name.cmp(&b.name));
+        invalid
     }
 
     async fn version(&self) -> Result<PeerVersion, Stop> {
@@ -152,6 +192,27 @@ impl Api {
                 return Ok(objects);
             }
             parameters = parameters.continue_token(&token);
+        }
+    }
+}
+
+/// What a part of MetalLB thinks of its configuration.
+#[derive(Debug)]
+pub(super) struct State {
+    /// `controller`, `speaker-<node>`.
+    pub(super) name: String,
+    pub(super) uid: String,
+    /// In its own words.
+    pub(super) summary: String,
+}
+
+impl State {
+    fn of(object: Object) -> Self {
+        let summary = object.spec["errorSummary"].as_str().unwrap_or_default();
+        Self {
+            summary: summary.trim().to_owned(),
+            name: object.name,
+            uid: object.uid,
         }
     }
 }

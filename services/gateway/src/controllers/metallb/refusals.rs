@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::announcers::metallb::Trouble;
+use crate::announcers::Trouble;
 use crate::announcers::metallb::coverage::any_selects;
 use crate::announcers::metallb::peers::speak_of_one;
 use crate::announcers::metallb::resources::{Change, Kind, Present};
@@ -32,7 +32,21 @@ pub(super) struct Refusals<'a> {
 /// Does it concern this object alone, so that others can be written?
 pub(super) fn is_of_one(change: &Change, error: &WriteError) -> bool {
     matches!(change.object().0, Kind::Peer | Kind::Secret)
-        && matches!(error, WriteError::Refused(_) | WriteError::Denied(_))
+        && (is_taken(change, error) || matches!(error, WriteError::Refused(_) | WriteError::Denied(_)))
+}
+
+/// Is there a Secret already where ours should be? Of Secrets only ours are listed, so that it is the user's, or, until the next list, of
+/// whoever led before.
+pub(super) fn is_taken(change: &Change, error: &WriteError) -> bool {
+    let creates = matches!(
+        change,
+        Change::Apply {
+            kind: Kind::Secret,
+            read: None,
+            ..
+        }
+    );
+    creates && matches!(error, WriteError::Conflict(_))
 }
 
 impl<'a> Refusals<'a> {

@@ -3,12 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use super::MetallbController;
-use crate::announcers::Record;
+use tracing::debug;
+
+use super::{MetallbController, Stop};
+use crate::announcers::{Record, Trouble};
 use crate::announcers::metallb::HOSTNAME;
 use crate::announcers::metallb::world::{Node, Peers, World};
 use crate::cluster::objects::{NodeObject, ServiceObject, ServiceType};
-use crate::domain::service::{addresses, condition};
+use crate::controllers::bgp;
+use crate::domain::service::{Scope, addresses, condition};
 use crate::selector::Selector;
 
 impl MetallbController {
@@ -18,11 +21,12 @@ impl MetallbController {
         let (services, nodes) = (&cluster.services.index, &cluster.nodes.index);
         // Before the look at the objects: what is followed from here on tells of all that is missing.
         let complete = services.is_followed() && nodes.is_followed();
-        let board = &self.gateway.metallb;
-        let wishes = board.wishes(|key, uid| {
+        let (board, term) = (&self.metallb.board, cluster.leader.term());
+        let mut wishes = board.wishes(term, |key, uid| {
             let known = services.get(key);
             !complete || known.is_some_and(|service| *service.uid == *uid)
         });
+        self.wake_services(std::mem::take(&mut wishes.outdated));
         let mut world = World {
             complete,
             ..World::default()
@@ -43,14 +47,13 @@ impl MetallbController {
         }
         let wanted = wishes.services.into_iter();
         world.services = wanted.filter(|(_, addresses)| !addresses.is_empty()).collect();
-        let term = cluster.leader.term();
         let selector = Selector::parse(&self.gateway.config.bgp_node_selector).unwrap_or_default();
         if complete {
             board.retain_nodes(|key| nodes.get(key).is_some());
         }
         for node in nodes.all() {
             let cleanup = self.gateway.config.bgp_cleanup;
-            let peers = if selector.matches(&node.labels) || !cleanup {
+            let peers = if bgp::selects(&selector, &node) || !cleanup {
                 board.peers(&node.key, term)
             } else {
                 Peers::Exactly(Vec::new())
@@ -58,6 +61,31 @@ impl MetallbController {
             world.nodes.insert(node.name().to_owned(), plain(&node, peers));
         }
         (world, wishes.generation)
+    }
+
+    /// Adds what Services name that are out of sight because of `gateway.namespaces`. They may have been ours before, and MetalLB would take
+    /// from them what left its pools.
+    pub(super) async fn with_hidden(&self, mut world: World) -> Result<World, Stop> {
+        let config = &self.gateway.config;
+        if config.namespaces.is_empty() {
+            return Ok(world);
+        }
+        let listed = self.gateway.cluster.services.list().await.map_err(|error| {
+            debug!(%error, "Services of other namespaces cannot be listed");
+            Stop::Failed(Trouble {
+                reason: "AnnouncerUnavailable",
+                message: "The Services of all namespaces cannot be listed, and without that nothing is told to MetalLB: those outside of                           gateway.namespaces would lose their addresses. Let the gateway's account list them, as the chart does. It is                           tried again."
+                    .to_owned(),
+            })
+        })?;
+        let scope = Scope::of(config);
+        for service in listed.into_iter().filter(|service| scope.hides(service)) {
+            for address in named(&service) {
+                let there = world.mentioned.entry(address).or_default();
+                there.insert(service.key.clone());
+            }
+        }
+        Ok(world)
     }
 }
 

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use groundplane_core::names::{PROVIDED_NODE_IP, TAINT_SHUTDOWN, TAINT_UNINITIALIZED};
 use groundplane_proto::instances::v1::{self as proto, AddressType as ProtoType};
 use serde_json::{Map, Value, json};
-use tracing::warn;
 
-use super::addresses::{self, AddressError};
+use super::addresses::{self, AddressError, Unlisted};
 use crate::cluster::objects::{AddressType, NodeAddress, NodeObject, Pairs, Taint};
 
 /// Effect of the taint of a node whose machine is off.
@@ -25,9 +24,14 @@ pub(crate) enum PlanError {
 }
 
 /// The patch of the status that gives the node its addresses; `None`: it has them.
-pub(crate) fn addresses(node: &NodeObject, machine: &proto::Machine) -> Result<Option<Value>, AddressError> {
+pub(crate) fn addresses(
+    node: &NodeObject,
+    machine: &proto::Machine,
+    unlisted: Unlisted,
+) -> Result<Option<Value>, AddressError> {
     let machine: Vec<NodeAddress> = machine.addresses.iter().map(address).collect();
-    let wanted = addresses::wanted(&node.addresses, node.annotations.get(PROVIDED_NODE_IP), &machine)?;
+    let provided = node.annotations.get(PROVIDED_NODE_IP);
+    let wanted = addresses::wanted(&node.addresses, provided, &machine, unlisted)?;
     let wanted = wanted.filter(|wanted| **wanted != *node.addresses);
     // A list that is declared to be merged by type, though types repeat: only a JSON merge patch replaces it.
     Ok(wanted.map(|wanted| json!({ "metadata": { "uid": node.uid }, "status": { "addresses": wanted } })))
@@ -132,7 +136,7 @@ fn with_taints(node: &NodeObject, taints: &[Taint]) -> Value {
 }
 
 /// Each under the name that is used today, and under the one that some still read.
-fn cloud_labels(machine: &proto::Machine) -> BTreeMap<String, String> {
+fn told_labels(machine: &proto::Machine) -> [(&'static str, &str); 6] {
     [
         ("node.kubernetes.io/instance-type", &machine.instance_type),
         ("beta.kubernetes.io/instance-type", &machine.instance_type),
@@ -141,10 +145,14 @@ fn cloud_labels(machine: &proto::Machine) -> BTreeMap<String, String> {
         ("topology.kubernetes.io/region", &machine.region),
         ("failure-domain.beta.kubernetes.io/region", &machine.region),
     ]
-    .into_iter()
-    .filter(|(key, value)| !value.is_empty() && usable(key, value))
-    .map(|(key, value)| (key.to_owned(), value.clone()))
-    .collect()
+}
+
+fn cloud_labels(machine: &proto::Machine) -> BTreeMap<String, String> {
+    told_labels(machine)
+        .into_iter()
+        .filter(|(key, value)| !value.is_empty() && usable(key, value))
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect()
 }
 
 /// Labels of the cloud's own. They never overwrite, and are not Kubernetes' own.
@@ -166,17 +174,22 @@ fn more_labels<'a>(
         .map(|(key, value)| (key.clone(), value.clone()))
 }
 
+/// Labels that the cloud has for the node, and that are left out because they cannot be labels.
+pub(crate) fn unusable(machine: &proto::Machine) -> impl Iterator<Item = (&str, &str)> {
+    let own = machine.labels.iter().map(|(key, value)| (&**key, &**value));
+    let all = told_labels(machine)
+        .into_iter()
+        .filter(|(_, value)| !value.is_empty());
+    all.chain(own).filter(|(key, value)| !usable(key, value))
+}
+
 /// Would the API server take it? One label that it refuses would keep the whole node from being initialised.
 fn usable(key: &str, value: &str) -> bool {
-    let fine = is_label(value)
+    is_label(value)
         && key
             .rsplit('/')
             .next()
-            .is_some_and(|name| !name.is_empty() && is_label(name));
-    if !fine {
-        warn!(key, value, "is no valid label, and is left out");
-    }
-    fine
+            .is_some_and(|name| !name.is_empty() && is_label(name))
 }
 
 fn is_label(text: &str) -> bool {

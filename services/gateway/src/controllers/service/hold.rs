@@ -90,7 +90,7 @@ impl ServiceController {
         let names: Vec<_> = company::named(wish).filter(|_| !self.scope.pin).collect();
         let _alone = self.gateway.rooms.enter(&names).await;
         let sharers = self.company(service, wish)?;
-        self.within_limit(service, wish)?;
+        self.within_limit(service, wish).await?;
         let answer = self.ensure(service, wish, &sharers).await?;
         let desired = desired(service, wish, &answer).map_err(Stop::Refused)?;
         let mut known = Known::new(&service.uid);
@@ -274,8 +274,10 @@ impl ServiceController {
         // How the backend writes an address is its own affair.
         let adopted = backend || wish.foreign || condition::is_adopted(service);
         let says = status_says(service, addresses, adopted);
-        let waits =
-            (backend && !says).then(|| condition::announcing(service, addresses, self.announcer.name()));
+        let waits = (backend && !says).then(|| {
+            let complaint = self.gateway.backend.complaint();
+            condition::announcing(service, addresses, self.announcer.name(), complaint)
+        });
         let condition = waits.as_ref().unwrap_or(condition);
         if (says || backend) && condition.is_told(service.condition.as_ref()) {
             return Ok(());

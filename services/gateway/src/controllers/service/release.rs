@@ -8,7 +8,7 @@ use super::{ServiceController, Stop, patch};
 use crate::announcers;
 use crate::cluster::objects::{Key, ServiceObject};
 use crate::cluster::{Event, Part};
-use crate::domain::service::{condition, has_finalizer};
+use crate::domain::service::{Plan, condition, has_finalizer, plan};
 use crate::failpoint::{Point, pass};
 use crate::gateway::WAITS_FOR_ANNOUNCER;
 use crate::queue::Outcome;
@@ -27,6 +27,7 @@ impl ServiceController {
         if !service.deleting && !changes.is_empty() {
             let patch = patch::announce(&service, &changes);
             service = self.patch(&service, Part::Main, "announcement", patch).await?;
+            self.still_over(&service)?;
         }
         if held && !self.withdrawn(&service) {
             // Who has the address next must not share it with this one.
@@ -35,6 +36,7 @@ impl ServiceController {
         pass(Point::ReleaseAfterAnnounce);
         if held {
             service = self.unasked(service).await?;
+            self.still_over(&service)?;
             self.give_back(&service.key, &service.uid).await?;
             self.gateway.held.forget(&service.key);
         }
@@ -57,6 +59,15 @@ impl ServiceController {
             self.gateway.cluster.events.record(&*service, event);
         }
         Ok(Outcome::Done)
+    }
+
+    /// The answer to a write says what the Service is now. One that is ours again is looked at anew: it keeps what it has.
+    fn still_over(&self, service: &ServiceObject) -> Result<(), Stop> {
+        match plan(service, &self.scope) {
+            // Where there is nothing to do, our last trace was what that write took away.
+            Plan::Release { .. } | Plan::Ignore => Ok(()),
+            Plan::Hold(_) | Plan::Refuse(_) => Err(Stop::Stale),
+        }
     }
 
     /// A Service that the cache does not have. If we remember that it holds addresses, its finalizer was removed by force:
@@ -84,6 +95,8 @@ impl ServiceController {
         match gone.await {
             Ok(()) => {
                 self.gateway.held.forget(key);
+                // Nobody withdrew it.
+                self.gateway.backend.wake();
                 Outcome::Done
             }
             Err(stop) => self.stopped(key, stop).await,
@@ -94,6 +107,9 @@ impl ServiceController {
     pub(super) async fn left_alone(&self, service: &ServiceObject) -> Outcome {
         let known = self.gateway.held.get(&service.key);
         if let Some(known) = known.filter(|known| known.verified.is_some()) {
+            if !self.withdrawn(service) {
+                return Outcome::Parked(WAITS_FOR_ANNOUNCER);
+            }
             debug!("the Service lost our traces; what it holds goes back");
             if let Err(stop) = self.give_back(&service.key, &known.uid).await {
                 return self.stopped(&service.key, stop).await;

@@ -9,6 +9,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use super::plan::has_finalizer;
+use crate::announcers::Trouble;
 use crate::cluster::objects::{ServiceCondition, ServiceObject};
 
 /// The Service has what it asked for.
@@ -133,10 +134,20 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// How a Service is told that `announcer`, which writes its status, does not say what the Service holds.
-pub(crate) fn announcing(service: &ServiceObject, addresses: &[IpAddr], announcer: &str) -> Condition {
+/// How a Service is told that `announcer`, which writes its status, does not say what the Service holds. `complaint`: what it has against
+/// what it was told, and so the likely reason.
+pub(crate) fn announcing(
+    service: &ServiceObject,
+    addresses: &[IpAddr],
+    announcer: &str,
+    complaint: Option<Trouble>,
+) -> Condition {
     let held = list(addresses);
-    let (reason, message) = if service.ingress.is_empty() {
+    let (reason, message) = if let Some(Trouble { reason, message }) =
+        complaint.filter(|_| service.ingress.is_empty())
+    {
+        (reason, format!("Holds {held}. {message}"))
+    } else if service.ingress.is_empty() {
         let message = format!(
             "Holds {held}. {announcer} has been told, and has not put it into the status yet: if that lasts, see the events of this \
              Service, and whether MetalLB serves its class."

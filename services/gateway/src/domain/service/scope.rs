@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use groundplane_core::{DriverName, names};
+use groundplane_core::{DriverName, names, older};
 
 use crate::announcers::{self, StatusWriter};
 use crate::cluster::objects::{Key, ServiceObject, ServiceType};
@@ -26,7 +26,8 @@ pub(crate) struct Scope {
     pub(crate) metro: String,
     /// The same for the facility.
     pub(crate) facility: String,
-    /// The external Service of the API endpoint: kept by another controller, also while it does not say so itself.
+    /// The external Service of the API endpoint: kept by another controller, also while it does not say so itself. Those that older
+    /// controllers kept are none of ours to serve either, whether an endpoint is configured or not.
     pub(crate) external: Option<Key>,
     /// Annotations that leave a Service to somebody else where they say `false`.
     pub(crate) opt_outs: &'static [&'static str],
@@ -44,7 +45,7 @@ impl Scope {
             class: config.load_balancer_class.clone(),
             namespaces: config.namespaces.iter().cloned().collect(),
             pin: config.has_pools(),
-            backend: announcers::configured(config.announcer).status_writer() == StatusWriter::Backend,
+            backend: announcers::configured(config).status_writer() == StatusWriter::Backend,
             metro: config.eip_metro(),
             facility: config.eip_facility(),
             external: config
@@ -61,11 +62,28 @@ impl Scope {
 
     /// Is this Service ours to serve?
     pub(crate) fn has(&self, service: &ServiceObject) -> bool {
+        self.would_have(service) && self.has_namespace(service)
+    }
+
+    /// Would it be ours, if it were not in a namespace that is left out?
+    pub(crate) fn hides(&self, service: &ServiceObject) -> bool {
+        self.would_have(service) && !self.has_namespace(service)
+    }
+
+    fn would_have(&self, service: &ServiceObject) -> bool {
         service.kind == ServiceType::LoadBalancer
             && self.has_class(&service.class)
-            && self.external.as_ref() != Some(&service.key)
+            && !self.is_external(&service.key)
             && self.opted_out(service).is_none()
-            && (self.namespaces.is_empty() || self.namespaces.contains(&*service.key.namespace))
+    }
+
+    fn is_external(&self, key: &Key) -> bool {
+        let is_older = || *key.namespace == *older::NAMESPACE && older::external_services().any(|name| name == &*key.name);
+        self.external.as_ref() == Some(key) || is_older()
+    }
+
+    fn has_namespace(&self, service: &ServiceObject) -> bool {
+        self.namespaces.is_empty() || self.namespaces.contains(&*service.key.namespace)
     }
 
     /// Why the Service is not ours; `None` if it is.
@@ -83,12 +101,12 @@ impl Scope {
                 ),
                 other => format!("its class {other} is another controller's"),
             }
-        } else if !self.namespaces.is_empty() && !self.namespaces.contains(&*service.key.namespace) {
+        } else if !self.has_namespace(service) {
             format!(
                 "namespace {} is not among those that groundplane serves",
                 service.key.namespace
             )
-        } else if self.external.as_ref() == Some(&service.key) {
+        } else if self.is_external(&service.key) {
             "it is the external Service of the API endpoint".to_owned()
         } else {
             let by = self.opted_out(service).unwrap_or(names::SERVICE_MANAGED);

@@ -8,12 +8,15 @@ use groundplane_core::{Family, names};
 use super::condition::Refusal;
 use crate::announcers::{Field, KUBE_VIP_ADDRESSES, Record};
 use crate::cluster::objects::ServiceObject;
+use crate::config;
 
 /// Where users of other systems write the addresses that they want, in the order in which we look.
-const FOREIGN_ADDRESSES: [&str; 3] = [
+const FOREIGN_ADDRESSES: [&str; 4] = [
     KUBE_VIP_ADDRESSES,
     "metallb.io/loadBalancerIPs",
     "metallb.universe.tf/loadBalancerIPs",
+    // Cherry Servers' controller wrote it where nobody was to be told.
+    names::CHERRY_SERVICE_ADDRESSES,
 ];
 
 /// What is wanted in one family.
@@ -138,10 +141,15 @@ pub(super) fn asked(service: &ServiceObject) -> impl Iterator<Item = IpAddr> {
     requested(service).unwrap_or_default().into_values()
 }
 
-/// Where older controllers wrote an address of theirs as a request, and what stands there. What we wrote there is none.
-pub(crate) fn requests(service: &ServiceObject) -> impl Iterator<Item = (Field, Vec<IpAddr>)> {
+/// Where older controllers wrote an address of theirs as a request, and what stands there. What we wrote there is none. They may have been
+/// told of annotations (`empty`) that nobody else knows.
+pub(crate) fn requests<'a>(
+    service: &'a ServiceObject,
+    empty: &'a config::Empty,
+) -> impl Iterator<Item = (Field, Vec<IpAddr>)> + 'a {
     let record = Record::of(service);
-    let annotations = FOREIGN_ADDRESSES.into_iter().map(|key| {
+    let told = empty.annotations().filter(|key| !FOREIGN_ADDRESSES.contains(key));
+    let annotations = FOREIGN_ADDRESSES.into_iter().chain(told).map(|key| {
         let text = service.annotations.get(key);
         (Field::Annotation(key.into()), text)
     });

@@ -13,7 +13,7 @@ fn key(name: &str) -> Key {
 }
 
 fn round(board: &Board, placed: &[&str], complete: bool) -> Vec<Key> {
-    let generation = board.wishes(|_, _| true).generation;
+    let generation = board.wishes(1, |_, _| true).generation;
     board.written(Round {
         generation,
         term: 1,
@@ -55,7 +55,7 @@ fn what_was_said_during_a_round_is_not_settled_by_it() {
     let (web, addresses) = (key("web"), ips(&["192.0.2.7"]));
     board.place(&web, "u", &addresses, 1);
     round(&board, &["192.0.2.7"], true);
-    let before = board.wishes(|_, _| true).generation;
+    let before = board.wishes(1, |_, _| true).generation;
     assert!(!board.withdraw(&web, "u", 1));
     let late = Round {
         generation: before,
@@ -89,9 +89,9 @@ fn trouble_is_told_once_and_goes_with_its_cause() {
     let board = Board::default();
     let (web, addresses) = (key("web"), ips(&["192.0.2.7"]));
     board.place(&web, "u", &addresses, 1);
-    assert_eq!(board.failed(full()), std::slice::from_ref(&web));
+    assert_eq!(board.failed(full(), 1), std::slice::from_ref(&web));
     assert_eq!(board.place(&web, "u", &addresses, 1).0, Seat::Trouble(full()));
-    assert!(board.failed(full()).is_empty(), "it knows");
+    assert!(board.failed(full(), 1).is_empty(), "it knows");
     assert_eq!(round(&board, &["192.0.2.7"], true), std::slice::from_ref(&web));
     assert_eq!(board.place(&web, "u", &addresses, 1).0, Seat::Placed);
 }
@@ -147,4 +147,45 @@ fn what_cannot_be_said_is_refused() {
     assert!(refused(&both, &settings(PeerMode::Native, Advertisement::L2), false).is_none());
     assert!(refused(&both, &settings(PeerMode::Native, Advertisement::L2), true).is_some());
     assert!(refused(&six, &settings(PeerMode::Frr, Advertisement::Bgp), true).is_some());
+}
+
+/// A leader that comes back knows nothing of what Services wanted when it led before: another one may have taken an address away since, and
+/// given it to somebody else, or have let one in that was leaving then.
+#[test]
+fn what_was_wanted_in_an_earlier_term_counts_no_more() {
+    let board = Board::default();
+    let (web, goes, addresses) = (key("web"), key("goes"), ips(&["192.0.2.7"]));
+    board.place(&web, "u", &addresses, 1);
+    assert!(!board.withdraw(&goes, "u", 1));
+    round(&board, &["192.0.2.7"], true);
+    assert!(board.is_placed(&web, "u", &addresses, 1) && board.withdraw(&goes, "u", 1));
+    assert!(!board.is_placed(&web, "u", &addresses, 3));
+    assert!(!board.withdraw(&goes, "u", 3), "it may be in again");
+    let mut wishes = board.wishes(3, |_, _| true);
+    assert_eq!(wishes.services, [(goes.clone(), BTreeSet::new())].into());
+    assert_eq!(wishes.outdated, std::slice::from_ref(&web), "it has to say it again");
+    assert_eq!(board.place(&web, "u", &addresses, 3), (Seat::Waits, true));
+    wishes = board.wishes(3, |_, _| true);
+    assert_eq!(wishes.services[&web], addresses.into_iter().collect());
+    assert!(wishes.outdated.is_empty());
+}
+
+/// Neither does what was refused, or what failed.
+#[test]
+fn trouble_of_an_earlier_term_is_over() {
+    let board = Board::default();
+    let (web, more, addresses) = (key("web"), key("more"), ips(&["192.0.2.7"]));
+    board.place(&web, "u", &addresses, 1);
+    board.written(Round {
+        generation: 1,
+        term: 1,
+        refused: [(web.clone(), full())].into(),
+        ..Round::default()
+    });
+    assert_eq!(board.place(&web, "u", &addresses, 1).0, Seat::Trouble(full()));
+    assert_eq!(board.place(&web, "u", &addresses, 3).0, Seat::Waits);
+    board.place(&more, "u", &addresses, 3);
+    assert_eq!(board.failed(full(), 3).len(), 2);
+    assert_eq!(board.place(&more, "u", &addresses, 3).0, Seat::Trouble(full()));
+    assert_eq!(board.place(&more, "u", &addresses, 4).0, Seat::Waits);
 }

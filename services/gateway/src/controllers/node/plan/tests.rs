@@ -33,7 +33,7 @@ fn machine() -> Machine {
 fn a_fresh_node_gets_all_in_two_patches() {
     let node = node(&fresh_node("n"));
     assert_eq!(
-        addresses(&node, &machine()).unwrap().unwrap(),
+        addresses(&node, &machine(), Unlisted::Refused).unwrap().unwrap(),
         json!({ "metadata": { "uid": "uid-1" }, "status": { "addresses": [
             { "type": "Hostname", "address": "n" },
             { "type": "InternalIP", "address": "10.0.0.1" },
@@ -90,7 +90,9 @@ fn more_labels_do_not_overwrite_and_are_not_reserved() {
         .iter()
         .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
         .collect();
-    let patch = initialisation(&node(&fresh_node("n")), &Machine { labels, ..machine() }).unwrap();
+    let machine = Machine { labels, ..machine() };
+    assert_eq!(unusable(&machine).collect::<Vec<_>>(), [("bad", "not a label")]);
+    let patch = initialisation(&node(&fresh_node("n")), &machine).unwrap();
     assert_eq!(
         patch["metadata"]["labels"],
         json!({ "rack": "r1", "notk8s.io/x": "y" })
@@ -146,7 +148,7 @@ fn a_settled_node_needs_nothing() {
         }],
         ..machine()
     };
-    assert_eq!(addresses(&node, &machine), Ok(None));
+    assert_eq!(addresses(&node, &machine, Unlisted::Refused), Ok(None));
     assert_eq!(refreshed_labels(&node, &machine), None);
     assert_eq!(up_again(&node), None);
 }

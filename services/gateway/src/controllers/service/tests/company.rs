@@ -208,6 +208,30 @@ async fn a_request_for_what_goes_back_goes_with_it() {
     }
 }
 
+/// E42: the same in an annotation: Cherry Servers' controller's own, and one that it was told to write.
+#[tokio::test]
+async fn an_annotation_with_what_goes_back_goes_with_it() {
+    let told = "example.org/ips";
+    for key in ["cherryservers.com/loadBalancerIPs", told] {
+        let config = Config {
+            empty: config::Empty {
+                tell: vec![told.to_owned()],
+            },
+            ..cloud()
+        };
+        let mut before = service("web", 80, false, "");
+        before["metadata"]["annotations"] = json!({ key: SHARED });
+        let setup = Setup::new(config, before, &[SHARED]);
+        setup.reconcile().await;
+        assert_eq!(setup.live()["metadata"]["annotations"][told], SHARED, "{key}");
+        setup.world.eip.reserve("r", "default/web", SHARED);
+        setup.change(|service| service["spec"]["type"] = json!("ClusterIP"));
+        assert_eq!(setup.reconcile().await, Outcome::Done);
+        let annotations = setup.live()["metadata"]["annotations"].clone();
+        assert_eq!((&annotations[key], &annotations[told]), (&Value::Null, &Value::Null));
+    }
+}
+
 /// E52: one address too many is not given, and given when another goes; who has one keeps it.
 #[tokio::test]
 async fn one_prefix_too_many_is_refused() {
@@ -231,6 +255,68 @@ async fn one_prefix_too_many_is_refused() {
         .unwrap();
     two.setup.world.gateway.cluster.services.index.delete(&gone);
     assert_eq!(two.second().await, Outcome::Done);
+}
+
+/// E52: the cloud's limit holds where none is configured, and the lower one where both are.
+#[tokio::test(start_paused = true)]
+async fn of_two_limits_the_lower_one_holds() {
+    for (configured, allowed, fits) in [(0, 1, false), (5, 1, false), (1, 5, false), (0, 2, true), (0, 0, true)] {
+        let config = Config {
+            max_prefixes: configured,
+            ..cloud()
+        };
+        let two = Two::with(config, service("web", 80, false, ""), service("api", 443, false, ""));
+        two.setup.world.bgp.limit(allowed, allowed);
+        assert_eq!(two.first().await, Outcome::Done);
+        let expected = if fits {
+            Outcome::Done
+        } else {
+            Outcome::Parked(WAITS_FOR_SERVICE)
+        };
+        assert_eq!(two.second().await, expected, "{configured} and {allowed}");
+    }
+}
+
+/// E52: a limit that was raised is asked for before a Service is refused; and one that was refused comes when it is.
+#[tokio::test(start_paused = true)]
+async fn a_raised_limit_lets_services_in() {
+    let two = Two::with(cloud(), service("web", 80, false, ""), service("api", 443, false, ""));
+    let bgp = &two.setup.world.bgp;
+    bgp.limit(1, 1);
+    assert_eq!(two.first().await, Outcome::Done);
+    assert_eq!(two.second().await, Outcome::Parked(WAITS_FOR_SERVICE));
+    let message = two.object("api")["status"]["conditions"][0]["message"].to_string();
+    assert!(message.contains("the cloud raise the limit"), "{message}");
+    bgp.limit(1, 2);
+    tokio::time::advance(std::time::Duration::from_secs(11)).await;
+    assert_eq!(two.second().await, Outcome::Done);
+}
+
+/// E52: while nobody knows the limit, no Service gets a new address, and each keeps what it has; a limit that was told holds until another
+/// is told; and where no node speaks BGP, none is asked for.
+#[tokio::test(start_paused = true)]
+async fn an_unknown_limit_is_waited_for() {
+    let two = Two::with(cloud(), service("web", 80, false, ""), service("api", 443, false, ""));
+    let world = &two.setup.world;
+    let away = rpc_error(ErrorKind::Unavailable, "CLOUD_UNAVAILABLE");
+    world.bgp.fail_project(&away);
+    assert!(matches!(two.first().await, Outcome::After(_)));
+    assert!(world.eip.ensured().is_empty());
+    world.bgp.limit(2, 2);
+    assert_eq!(two.first().await, Outcome::Done);
+    world.bgp.fail_project(&away);
+    tokio::time::advance(std::time::Duration::from_secs(3_600)).await;
+    assert_eq!(two.second().await, Outcome::Done);
+    two.setup.world.gateway.held.reconsider_all();
+    assert_eq!(two.first().await, Outcome::Done);
+
+    let config = Config {
+        bgp_node_selector: "speaks=bgp".to_owned(),
+        ..cloud()
+    };
+    let silent = Two::with(config, service("web", 80, false, ""), service("api", 443, false, ""));
+    silent.setup.world.bgp.fail_project(&away);
+    assert_eq!(silent.first().await, Outcome::Done);
 }
 
 /// E52: what is shared is one prefix.

@@ -147,3 +147,87 @@ async fn what_the_announcer_repeats_is_not_adopted() {
     assert_eq!(setup.reconcile().await, Outcome::Done);
     assert_eq!(setup.condition(), ("True".to_owned(), "Assigned".to_owned()));
 }
+
+/// S8: each write that takes our traces off a Service names the version that was read, so that one which comes through late meets nothing but
+/// the Service that it was meant for.
+#[test]
+fn a_farewell_names_the_version_that_was_read() {
+    let service = with(|service| {
+        service["metadata"]["resourceVersion"] = json!("41");
+        service["metadata"]["finalizers"] = json!([FINALIZER]);
+        service["status"]["conditions"] = json!([{ "type": "groundplane.dev/AddressReady", "status": "True" }]);
+    });
+    let service: ServiceObject = serde_json::from_value(service).unwrap();
+    for patch in [
+        patch::farewell(&service, true),
+        patch::farewell(&service, false),
+        patch::empty_status(&service),
+    ] {
+        let kube::api::Patch::Strategic(patch) = patch else {
+            panic!("finalizers and conditions are merged by the API server");
+        };
+        assert_eq!(patch["metadata"]["uid"], "u1");
+        assert_eq!(patch["metadata"]["resourceVersion"], "41");
+    }
+}
+
+/// A Service that was let go, and became ours again before the farewell was written: the farewell is refused, the finalizer stays, and the
+/// Service gets an address.
+#[tokio::test]
+async fn a_late_farewell_does_not_meet_a_service_that_is_ours_again() {
+    let let_go = with(|service| {
+        service["metadata"]["finalizers"] = json!([FINALIZER]);
+        service["spec"]["type"] = json!("ClusterIP");
+    });
+    let setup = Setup::empty(let_go);
+    // The API server has it as a load balancer again, and the cache does not know yet.
+    let again = with(|service| service["metadata"]["finalizers"] = json!([FINALIZER]));
+    setup.world.api.put("/api/v1/namespaces/default/services", again);
+    assert_eq!(setup.reconcile().await, Outcome::Conflict);
+    assert_eq!(setup.live()["metadata"]["finalizers"], json!([FINALIZER]));
+    assert_eq!(setup.reconcile().await, Outcome::Done);
+    assert_eq!(setup.ingress()[0]["ip"], "192.0.2.7");
+    assert_eq!(setup.live()["metadata"]["finalizers"], json!([FINALIZER]));
+}
+
+/// The same where the first write of the release needs no version, since it takes away what is ours alone: its answer tells that the Service
+/// is ours again, and nothing is given back.
+#[tokio::test]
+async fn a_service_that_is_ours_again_in_the_midst_of_its_release_keeps_its_address() {
+    let config = Config {
+        announcer: config::Announcer::KubeVip,
+        ..Config::default()
+    };
+    let setup = Setup::new(config, web(), &["192.0.2.7", "192.0.2.8"]);
+    assert_eq!(setup.reconcile().await, Outcome::Done);
+    let again = setup.live();
+    setup.change(|service| service["spec"]["type"] = json!("ClusterIP"));
+    setup.world.api.put("/api/v1/namespaces/default/services", again);
+    assert_eq!(setup.reconcile().await, Outcome::Conflict);
+    assert!(setup.world.eip.released().is_empty());
+    let live = serde_json::from_value(setup.live()).unwrap();
+    setup.world.gateway.cluster.services.index.apply(live);
+    assert_eq!(setup.reconcile().await, Outcome::Done);
+    assert_eq!(setup.ingress()[0]["ip"], "192.0.2.7");
+    assert!(setup.world.eip.released().is_empty());
+}
+
+/// Where a backend was told of an address, it is told that it is no more before the address goes back, even if somebody took all our traces off
+/// the Service.
+#[tokio::test]
+async fn what_lost_our_traces_is_withdrawn_before_it_is_given_back() {
+    let config = Config {
+        announcer: config::Announcer::Metallb,
+        ..Config::default()
+    };
+    let setup = Setup::new(config, web(), &["192.0.2.7"]);
+    let waits = Outcome::Parked(crate::gateway::WAITS_FOR_ANNOUNCER);
+    assert_eq!(setup.reconcile().await, waits);
+    assert_eq!(setup.world.eip.held("default/web"), ["192.0.2.7/32"]);
+    setup.change(|service| {
+        service["metadata"]["finalizers"] = json!([]);
+        service["spec"]["type"] = json!("ClusterIP");
+    });
+    assert_eq!(setup.reconcile().await, waits);
+    assert!(setup.world.eip.released().is_empty());
+}

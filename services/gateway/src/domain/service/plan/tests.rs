@@ -235,6 +235,7 @@ fn requested_addresses_are_read_wherever_users_write_them() {
         "kube-vip.io/loadbalancerIPs",
         "metallb.io/loadBalancerIPs",
         "metallb.universe.tf/loadBalancerIPs",
+        "cherryservers.com/loadBalancerIPs",
     ] {
         assert_eq!(
             asks(&annotated(key, " 192.0.2.7 ")),
@@ -400,7 +401,7 @@ fn the_external_service_of_the_endpoint_is_left_alone() {
             namespace: "default".to_owned(),
             name: "web".to_owned(),
             address: None,
-            port: 6443,
+            port: None,
             node_port: None,
             node_selector: String::new(),
         }),
@@ -412,4 +413,22 @@ fn the_external_service_of_the_endpoint_is_left_alone() {
     assert!(scope.why_not(&external).unwrap().contains("API endpoint"));
     let other = service(json!({ "namespace": "other" }), json!({}), json!({}));
     assert!(scope.has(&other));
+}
+
+/// E77: that of an older controller of whatever generation is no load balancer that somebody wants, even where no endpoint is configured.
+#[test]
+fn the_external_services_of_older_controllers_are_left_alone() {
+    let scope = Scope::of(&Config::default());
+    for name in [
+        "cloud-provider-equinix-metal-kubernetes-external",
+        "packet-ccm-kubernetes-external",
+        "metal-ccm-kubernetes-external",
+        "cloud-provider-cherry-kubernetes-external",
+    ] {
+        let named = |namespace: &str| service(json!({ "namespace": namespace, "name": name }), json!({}), json!({}));
+        assert!(!scope.has(&named("kube-system")), "{name}");
+        assert!(!scope.hides(&named("kube-system")), "{name}");
+        assert!(scope.why_not(&named("kube-system")).unwrap().contains("API endpoint"));
+        assert!(scope.has(&named("default")), "{name} of somebody else");
+    }
 }
