@@ -50,6 +50,8 @@ pub struct WorldOptions {
     gateway_environment: Vec<(String, String)>,
     api_faults: Option<Vec<Rule>>,
     api_page: Option<u32>,
+    /// Further namespaces whose Services are served.
+    namespaces: Vec<String>,
 }
 
 /// One IPv4 pool of 61 addresses and one of IPv6, enough for most scenarios.
@@ -78,6 +80,7 @@ impl WorldOptions {
             gateway_environment: Vec::new(),
             api_faults: None,
             api_page: None,
+            namespaces: Vec::new(),
         }
     }
 
@@ -91,8 +94,12 @@ impl WorldOptions {
         Self::on(CloudApi::Cherry, project)
     }
 
-    /// The driver of this cloud, on a project of the sandbox cloud.
-    pub fn on(cloud: CloudApi, project: ProjectOptions) -> Self {
+    /// The driver of this cloud, on a project of the sandbox cloud. Its machines may announce any number of prefixes, unless the options
+    /// name another limit than every project has at first.
+    pub fn on(cloud: CloudApi, mut project: ProjectOptions) -> Self {
+        if project.max_prefix == ProjectOptions::default().max_prefix {
+            project.max_prefix = u32::MAX;
+        }
         Self {
             project: Some((cloud, project)),
             pools: String::new(),
@@ -154,6 +161,12 @@ impl WorldOptions {
     /// With further keys of the section `gateway`: YAML, indented by two blanks.
     pub fn gateway(mut self, yaml: &str) -> Self {
         self.gateway.push_str(yaml);
+        self
+    }
+
+    /// With the Services of another namespace served, too.
+    pub fn namespace(mut self, name: &str) -> Self {
+        self.namespaces.push(name.to_owned());
         self
     }
 
@@ -268,8 +281,9 @@ impl WorldOptions {
         };
         format!(
             "cluster: {name:?}\n{driver}{pools}\nipam:\n  store: {{kind: redb, path: \"{store}\"}}\n  cooldown: {cooldown}\ngateway:\n  kubeconfig: \"{kubeconfig}\"\n  \
-             namespaces: [{name:?}]\n  nodePrefix: \"{name}-\"\n  namespace: {name:?}\n  lease: {{duration: 5s, retry: 500ms}}\n  resync: 1s\n  \
+             namespaces: {namespaces:?}\n  nodePrefix: \"{name}-\"\n  namespace: {name:?}\n  lease: {{duration: 5s, retry: 500ms}}\n  resync: 1s\n  \
              cloudResync: 2s\n  nodeMonitorPeriod: 500ms\n{gateway}{more}",
+            namespaces = [&[name.to_owned()], &self.namespaces[..]].concat(),
             pools = self.pools,
             cooldown = self.cooldown,
             store = state.join("ipam.redb").display(),
@@ -305,6 +319,15 @@ impl World {
     /// When the driver is `static`.
     pub fn project(&self) -> Result<&Project> {
         Ok(&self.cloud.as_ref().context("this world has no cloud")?.project)
+    }
+
+    /// Another project, which groundplane's token opens from now on, too, and which its configuration does not name.
+    ///
+    /// # Errors
+    /// When the driver is `static`, or the token cannot be written.
+    pub fn another_project(&self, options: ProjectOptions) -> Result<Project> {
+        let cloud = self.cloud.as_ref().context("this world has no cloud")?;
+        cloud.another_project(options)
     }
 
     /// A new machine of the cloud, and its node, which waits to be initialised.

@@ -1,6 +1,7 @@
 //! Use cases: project, session, peers, in this order.
 
 mod project;
+mod refusals;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,15 +10,17 @@ use std::time::Duration;
 use groundplane_cloud::{
     BgpFabric, BgpProject, CloudErrorKind, Inventory, NeighborQuery, Neighbors, Session, Snapshot, keep,
 };
-use groundplane_core::{Family, ProviderId};
+use groundplane_core::{Family, Kinded as _, ProviderId};
 use groundplane_runtime::{Component, Context, Tasks};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::{info, instrument, warn};
 
-use crate::domain::{Known, Peering, Step};
+use crate::config::Config;
+use crate::domain::{Known, Peering, Step, families};
 use crate::error::BgpError;
 use project::Project;
+use refusals::Refusals;
 
 /// When to ask again after an answer failed to come, and the old one was given.
 const AGAIN: Duration = Duration::from_secs(60);
@@ -57,7 +60,19 @@ pub(crate) struct Bgp {
     sessions: Inventory<Session>,
     /// Held for lookups only.
     known: Mutex<Known>,
+    refusals: Refusals,
     refresh: Duration,
+    /// In order.
+    families: Vec<Family>,
+}
+
+/// Whom a machine speaks BGP with, as far as we ask for it.
+#[derive(Clone, Debug)]
+struct Spoken {
+    /// In order.
+    families: Vec<Family>,
+    /// Those of them whose session was made just now.
+    made: Vec<Family>,
 }
 
 impl std::fmt::Debug for Bgp {
@@ -69,18 +84,24 @@ impl std::fmt::Debug for Bgp {
 }
 
 impl Bgp {
-    pub(crate) fn new(fabric: Arc<dyn BgpFabric>, refresh: Duration, context: &Context) -> Self {
+    pub(crate) fn new(fabric: Arc<dyn BgpFabric>, config: &Config, context: &Context) -> Self {
+        let refresh = config.refresh.0;
+        let mut families = config.families.clone();
+        families.sort_unstable();
+        families.dedup();
         let source = Arc::clone(&fabric);
         let list = move || {
             let source = Arc::clone(&source);
             async move { source.sessions().await }
         };
         Self {
-            project: Project::new(Arc::clone(&fabric), refresh),
+            project: Project::new(Arc::clone(&fabric)),
             sessions: Inventory::new(list, Arc::clone(&context.clock), context.tasks.clone()),
             known: Mutex::new(Known::new(refresh, now())),
             fabric,
+            refusals: Refusals::default(),
             refresh,
+            families,
         }
     }
 
@@ -93,15 +114,16 @@ impl Bgp {
         }
     }
 
-    /// BGP of the project, switched on where it was off.
-    pub(crate) async fn project(&self) -> Result<BgpProject, BgpError> {
-        Ok(self.project.ensure().await?)
+    /// BGP of the project, switched on where it was off. `fresh`: as it was a moment ago at most.
+    pub(crate) async fn project(&self, fresh: bool) -> Result<BgpProject, BgpError> {
+        let age = if fresh { project::RECENT } else { self.refresh };
+        Ok(self.project.ensure(age).await?)
     }
 
     /// Sessions and peers of a machine.
     #[instrument(skip_all, fields(machine = %asked.query.machine, node = asked.query.node), err(level = "debug"))]
     pub(crate) async fn machine(&self, asked: Asked) -> Result<Peers, BgpError> {
-        let project = self.project.ensure().await?;
+        let project = self.project.ensure(self.refresh).await?;
         let machine = &asked.query.machine;
         if !self.fabric.needs_sessions() {
             // A table: asking costs nothing, and labels may have changed.
@@ -119,8 +141,8 @@ impl Bgp {
                 unverified: false,
             });
         }
-        let made = self.ensure_sessions(&asked).await?;
-        let peering = self.peering(&asked, made).await?;
+        let spoken = self.ensure_sessions(&asked).await?;
+        let peering = self.peering(&asked, &spoken).await?;
         let pending = project.pending || peering.neighbors.peers.is_empty();
         Ok(Peers {
             neighbors: peering.neighbors,
@@ -129,24 +151,48 @@ impl Bgp {
         })
     }
 
-    /// Makes the sessions that the machine lacks; true where it lacked one.
-    async fn ensure_sessions(&self, asked: &Asked) -> Result<bool, BgpError> {
+    /// Makes the sessions that the machine lacks. A machine that speaks one family is not kept from it by the next.
+    async fn ensure_sessions(&self, asked: &Asked) -> Result<Spoken, BgpError> {
         let machine = &asked.query.machine;
+        let mut spoken = Spoken {
+            families: families::wanted(&self.families, &asked.query.addresses),
+            made: Vec::new(),
+        };
+        let Some(&first) = spoken.families.first() else {
+            return Err(BgpError::NoFamily {
+                machine: machine.clone(),
+                families: self.families.clone(),
+            });
+        };
         let missing: Vec<_> = {
             let snapshot = if asked.fresh {
                 self.sessions.fresh().await?
             } else {
                 self.sessions.get(self.refresh).await?
             };
-            families(asked)
-                .into_iter()
-                .filter(|family| !has(&snapshot, machine, *family))
-                .collect()
+            let mut missing = spoken.families.clone();
+            missing.retain(|family| !has(&snapshot, machine, *family));
+            missing
         };
-        for &family in &missing {
-            let made = self.fabric.create_session(machine, family).await;
-            made.map_err(|error| BgpError::of_machine(machine, error))?;
+        for family in missing {
+            if family != first && !asked.fresh && self.refusals.stands(machine, family) {
+                continue;
+            }
+            match self.fabric.create_session(machine, family).await {
+                Ok(()) => {}
+                Err(error) if family == first || error.is(CloudErrorKind::NotFound) => {
+                    return Err(BgpError::of_machine(machine, error));
+                }
+                Err(error) => {
+                    warn!(%family, %error, "BGP session not made; the machine's peers of other families are told all the same");
+                    if !error.kind().is_retryable() {
+                        self.refusals.remember(machine, family);
+                    }
+                    continue;
+                }
+            }
             info!(%family, "BGP session made");
+            spoken.made.push(family);
             // Known by its machine and family until the list tells its id.
             let id = format!("{}/{family}", machine.id());
             self.sessions.put(Session {
@@ -156,13 +202,16 @@ impl Bgp {
                 status: String::new(),
             });
         }
-        Ok(!missing.is_empty())
+        Ok(spoken)
     }
 
-    async fn peering(&self, asked: &Asked, made: bool) -> Result<Peering, BgpError> {
+    async fn peering(&self, asked: &Asked, spoken: &Spoken) -> Result<Peering, BgpError> {
         let NeighborQuery { machine, node, .. } = &asked.query;
-        // Of a session that was made just now, nobody can have told before.
-        let seed = (!made && !asked.fresh).then(|| asked.seed.clone());
+        let made = !spoken.made.is_empty();
+        // Of a session that was made just now, nobody can have told before; and what tells of other families than we ask for was told when
+        // others were asked for.
+        let is_good = !made && !asked.fresh && families::are_those_of(&spoken.families, &asked.seed);
+        let seed = is_good.then(|| asked.seed.clone());
         let step = self
             .known
             .lock()
@@ -172,7 +221,8 @@ impl Bgp {
             Step::Answer(peering) => Some(peering),
             Step::Ask(before) => before,
         };
-        match self.fabric.neighbors(&asked.query).await {
+        let asking = self.fabric.neighbors(&asked.query).await;
+        match asking.map(|told| families::only(&spoken.families, told)) {
             Ok(neighbors) if neighbors.peers.is_empty() && before.is_some() && !made && !asked.fresh => {
                 // A machine with sessions has peers. That it has none suddenly is more likely a fault than the truth.
                 warn!("the cloud tells no peers of a machine that had some; keeping those");
@@ -180,7 +230,15 @@ impl Bgp {
                     .postponed(machine, before)
                     .unwrap_or_else(|| self.told(asked, neighbors)))
             }
-            Ok(neighbors) => Ok(self.told(asked, neighbors)),
+            Ok(neighbors) => {
+                // Peers of a new session may come after those of an old one, which are no reason to be content.
+                let lacks = families::lacks(&spoken.made, &neighbors);
+                let peering = self.told(asked, neighbors);
+                if lacks {
+                    self.known.lock().postpone(machine, AGAIN, now());
+                }
+                Ok(peering)
+            }
             Err(error) if error.is(CloudErrorKind::NotFound) => {
                 self.known.lock().forget(machine);
                 Err(BgpError::MachineNotFound(machine.clone()))
@@ -220,17 +278,6 @@ impl Bgp {
                 .unwrap_or_default(),
         };
         known.all().map(overview).collect()
-    }
-}
-
-/// Those in which the node has addresses; IPv4 where it says nothing yet.
-fn families(asked: &Asked) -> Vec<Family> {
-    let addresses = &asked.query.addresses;
-    let has = |family| addresses.iter().any(|address| Family::of(*address) == family);
-    match (has(Family::V4), has(Family::V6)) {
-        (true, true) => vec![Family::V4, Family::V6],
-        (false, true) => vec![Family::V6],
-        (_, false) => vec![Family::V4],
     }
 }
 

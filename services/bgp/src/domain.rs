@@ -1,5 +1,6 @@
-//! What is known of machines' peers, and when to ask again. Pure.
+//! What is known of machines' peers, when to ask again, and in which families. Pure.
 
+pub(crate) mod families;
 mod known;
 
 pub(crate) use known::{Known, Peering, Step};

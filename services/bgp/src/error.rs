@@ -1,17 +1,26 @@
 //! What can go wrong, and the statuses of that.
 
 use groundplane_cloud::{CloudError, CloudErrorKind};
-use groundplane_core::{ErrorKind, Kinded, ProviderId};
-use groundplane_runtime::grpc::{Details, status};
+use groundplane_core::{ErrorKind, Family, Kinded, ProviderId};
+use groundplane_runtime::grpc::{Details, InvalidField, status};
 use tonic::Status;
 
 /// A call that failed. Never holds a password.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum BgpError {
-    #[error("{field}: {message}")]
-    Invalid { field: String, message: String },
+    #[error(transparent)]
+    Invalid(#[from] InvalidField),
     #[error("BGP is not configured")]
     Off,
+    /// The machine has no address of a family in which machines are to speak BGP.
+    #[error(
+        "the machine `{machine}` has no {} address; name its family in bgp.families if it is to speak BGP",
+        families.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ")
+    )]
+    NoFamily {
+        machine: ProviderId,
+        families: Vec<Family>,
+    },
     #[error("no machine `{0}`")]
     MachineNotFound(ProviderId),
     #[error(transparent)]
@@ -19,14 +28,6 @@ pub(crate) enum BgpError {
 }
 
 impl BgpError {
-    /// A field of the request that is wrong.
-    pub(crate) fn invalid(field: impl Into<String>, message: &dyn std::fmt::Display) -> Self {
-        Self::Invalid {
-            field: field.into(),
-            message: message.to_string(),
-        }
-    }
-
     /// What the cloud said about one machine.
     pub(crate) fn of_machine(machine: &ProviderId, error: CloudError) -> Self {
         match error.kind {
@@ -45,8 +46,8 @@ impl From<CloudError> for BgpError {
 impl Kinded for BgpError {
     fn kind(&self) -> ErrorKind {
         match self {
-            Self::Invalid { .. } => ErrorKind::Invalid,
-            Self::Off => ErrorKind::Precondition,
+            Self::Invalid(error) => error.kind(),
+            Self::Off | Self::NoFamily { .. } => ErrorKind::Precondition,
             Self::MachineNotFound(_) => ErrorKind::NotFound,
             Self::Cloud(error) => error.kind(),
         }
@@ -54,8 +55,9 @@ impl Kinded for BgpError {
 
     fn reason(&self) -> &'static str {
         match self {
-            Self::Invalid { .. } => "INVALID_FIELD",
+            Self::Invalid(error) => error.reason(),
             Self::Off => "BGP_OFF",
+            Self::NoFamily { .. } => "NO_FAMILY",
             Self::MachineNotFound(_) => "MACHINE_NOT_FOUND",
             Self::Cloud(error) => error.reason(),
         }
@@ -66,10 +68,10 @@ impl From<BgpError> for Status {
     fn from(error: BgpError) -> Self {
         let mut details = Details::default();
         match &error {
-            BgpError::Invalid { field, message } => details.violations.push((field.clone(), message.clone())),
+            BgpError::Invalid(error) => details = error.details(),
             BgpError::MachineNotFound(id) => details.resource = Some(("machine".to_owned(), id.to_string())),
             BgpError::Cloud(error) => details.retry_after = error.retry_after,
-            BgpError::Off => {}
+            BgpError::Off | BgpError::NoFamily { .. } => {}
         }
         status("bgp", &error, details)
     }

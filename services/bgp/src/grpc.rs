@@ -26,10 +26,10 @@ impl Rpc {
 impl BgpService for Rpc {
     async fn ensure_project(
         &self,
-        _: Request<proto::EnsureProjectRequest>,
+        request: Request<proto::EnsureProjectRequest>,
     ) -> Result<Response<proto::EnsureProjectResponse>, Status> {
         let answer = match &self.0 {
-            Some(bgp) => convert::project(&bgp.project().await?),
+            Some(bgp) => convert::project(&bgp.project(request.into_inner().fresh).await?),
             None => proto::EnsureProjectResponse::default(),
         };
         Ok(Response::new(answer))

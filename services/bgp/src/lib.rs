@@ -3,6 +3,7 @@
 //! ```text
 //!  grpc ──► app::Bgp ─┬─ app::Project: on once, for everybody
 //!                     ├─ Inventory of sessions: one list for everybody; a missing one is made
+//!                     ├─ app::Refusals: sessions that the cloud would not make
 //!                     └─ domain::Known (pure): the peers of each machine, and when to ask again
 //! ```
 //!
@@ -44,9 +45,7 @@ pub enum StartError {}
 )]
 pub async fn start(config: Config, cloud: Cloud, context: &Context) -> Result<Routes, StartError> {
     let component = context.health.component(COMPONENT);
-    let bgp = cloud
-        .bgp
-        .map(|fabric| app::Bgp::new(fabric, config.refresh.0, context));
+    let bgp = cloud.bgp.map(|fabric| app::Bgp::new(fabric, &config, context));
     match &bgp {
         Some(bgp) => bgp.keep(component, &context.tasks),
         None => component.ready(),

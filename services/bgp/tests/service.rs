@@ -6,6 +6,8 @@
     reason = "test code outside of test functions"
 )]
 
+use std::num::NonZeroU32;
+
 use groundplane_bgp::{Config, start};
 use groundplane_cloud::testing::{FakeCloud, Operation};
 use groundplane_cloud::{BgpProject, Cloud, CloudConfig, Neighbors, Peer, StaticBgp, StaticConfig, connect};
@@ -40,7 +42,15 @@ impl Bgp {
     }
 
     async fn over(cloud: Cloud, context: Context) -> Self {
-        let routes = start(Config::default(), cloud, &context).await.unwrap();
+        Self::speaking(&[Family::V4], cloud, context).await
+    }
+
+    async fn speaking(families: &[Family], cloud: Cloud, context: Context) -> Self {
+        let config = Config {
+            families: families.to_vec(),
+            ..Config::default()
+        };
+        let routes = start(config, cloud, &context).await.unwrap();
         let server = Server::new("bgp", &context).routes(routes);
         let channel = server.within(FILE_DESCRIPTOR_SET).await.unwrap();
         Self {
@@ -50,10 +60,14 @@ impl Bgp {
     }
 
     async fn project(&self) -> Result<proto::EnsureProjectResponse, RpcError> {
+        self.project_now(false).await
+    }
+
+    async fn project_now(&self, fresh: bool) -> Result<proto::EnsureProjectResponse, RpcError> {
         let answer = self
             .client
             .clone()
-            .ensure_project(proto::EnsureProjectRequest {})
+            .ensure_project(proto::EnsureProjectRequest { fresh })
             .await;
         Ok(answer.map_err(RpcError::from)?.into_inner())
     }
@@ -105,6 +119,18 @@ impl World {
 
     async fn process(&self) -> Bgp {
         Bgp::start(&self.config()).await
+    }
+
+    async fn process_speaking(&self, families: &[Family]) -> Bgp {
+        let context = Context::new();
+        let cloud = connect(&self.config(), &context).unwrap();
+        Bgp::speaking(families, cloud, context).await
+    }
+
+    /// The families of all sessions.
+    fn families(&self) -> Vec<Family> {
+        let sessions = self.project.sessions();
+        sessions.iter().map(|session| session.family).collect()
     }
 
     fn device(&self) -> DeviceId {
@@ -225,27 +251,169 @@ async fn a_session_that_is_there_already_is_no_error() {
     assert_eq!((world.project.sessions().len(), world.calls(0, CREATE)), (1, 2));
 }
 
-/// E17: a machine speaks BGP in the families that it has, and is given no session in another.
+/// With addresses of both families, as nodes of every ordinary machine of this cloud say, and peers of both.
+fn dual(world: &World) -> proto::EnsureMachineRequest {
+    let device = world.device();
+    let peers = ["169.254.255.1", "169.254.255.2", "fd00::1", "fd00::2"];
+    world
+        .project
+        .set_peers(device, peers.map(|peer| peer.parse().unwrap()));
+    proto::EnsureMachineRequest {
+        addresses: vec!["10.0.0.1".to_owned(), "2001:db8::1".to_owned()],
+        ..machine(device)
+    }
+}
+
+fn addresses(answer: &proto::EnsureMachineResponse) -> Vec<&str> {
+    let peers = answer.peers.iter();
+    peers.map(|peer| peer.peer_address.as_str()).collect()
+}
+
+/// E17, E29: a machine speaks BGP in the families that are asked for and that it has: in IPv4 alone, unless more is asked for.
 #[tokio::test]
-async fn sessions_are_of_the_families_that_a_machine_has() {
+async fn sessions_are_of_the_families_that_are_asked_for() {
+    let v4 = ["169.254.255.1", "169.254.255.2"];
+    let v6 = ["fd00::1", "fd00::2"];
+    for (asked, expected) in [
+        (Config::default().families, v4.to_vec()),
+        (vec![Family::V6], v6.to_vec()),
+        (vec![Family::V6, Family::V4], [v4, v6].concat()),
+    ] {
+        let world = World::with(enabled()).await;
+        let request = dual(&world);
+        let answer = world
+            .process_speaking(&asked)
+            .await
+            .machine(request)
+            .await
+            .unwrap();
+        assert_eq!(addresses(&answer), expected);
+        assert!(!answer.pending && !answer.unverified);
+        let mut asked = asked;
+        asked.sort();
+        assert_eq!(world.families(), asked);
+    }
+    // A session that somebody else made tells its peers to nobody who does not ask for them.
+    let world = World::with(enabled()).await;
+    let request = dual(&world);
+    let both = world.process_speaking(&[Family::V4, Family::V6]).await;
+    both.machine(request.clone()).await.unwrap();
+    assert_eq!(
+        addresses(&world.process().await.machine(request).await.unwrap()),
+        v4
+    );
+}
+
+/// E17: a machine of one family is given no session in another, and one that has none of what is asked for is told so.
+#[tokio::test]
+async fn a_machine_of_one_family_gets_one_session() {
     for (addresses, expected) in [
         (&["10.0.0.1", "192.0.2.1"][..], &[Family::V4][..]),
         (&["2001:db8::1"], &[Family::V6]),
-        (&["10.0.0.1", "2001:db8::1"], &[Family::V4, Family::V6]),
         // A node that says nothing yet: what every cloud of this kind has.
         (&[], &[Family::V4]),
     ] {
         let world = World::with(enabled()).await;
-        let device = world.device();
         let request = proto::EnsureMachineRequest {
             addresses: addresses.iter().map(|address| (*address).to_owned()).collect(),
-            ..machine(device)
+            ..machine(world.device())
         };
-        world.process().await.machine(request).await.unwrap();
-        let sessions = world.project.sessions();
-        let families: Vec<Family> = sessions.iter().map(|session| session.family).collect();
-        assert_eq!(families, expected, "{addresses:?}");
+        let bgp = world.process_speaking(&[Family::V4, Family::V6]).await;
+        bgp.machine(request).await.unwrap();
+        assert_eq!(world.families(), expected, "{addresses:?}");
     }
+    let world = World::with(enabled()).await;
+    let request = proto::EnsureMachineRequest {
+        addresses: vec!["2001:db8::1".to_owned()],
+        ..machine(world.device())
+    };
+    let error = world.process().await.machine(request).await.unwrap_err();
+    assert_eq!(
+        (error.kind, error.reason.as_str()),
+        (ErrorKind::Precondition, "NO_FAMILY")
+    );
+    assert!(error.message.contains("bgp.families"), "{}", error.message);
+    assert_eq!(world.families(), []);
+}
+
+/// A machine whose IPv6 session is refused is told its IPv4 peers, and the cloud is not asked for the other one with each look; one that is
+/// refused the first is told why.
+#[tokio::test]
+async fn a_family_that_is_refused_does_not_stand_in_the_way_of_the_other() {
+    let world = World::with(enabled()).await;
+    let request = dual(&world);
+    let bgp = world.process_speaking(&[Family::V4, Family::V6]).await;
+    world
+        .project
+        .fault(FaultRule::on(CREATE.0, CREATE.1, Action::status(422)).object("ipv6"));
+    for _ in 0..3 {
+        let answer = bgp.machine(request.clone()).await.unwrap();
+        assert_eq!(addresses(&answer), ["169.254.255.1", "169.254.255.2"]);
+    }
+    assert_eq!((world.calls(0, CREATE), world.families()), (2, vec![Family::V4]));
+    // Who insists is heard.
+    world.project.clear_faults();
+    let fresh = proto::EnsureMachineRequest {
+        fresh: true,
+        ..request
+    };
+    assert_eq!(bgp.machine(fresh).await.unwrap().peers.len(), 4);
+
+    let world = World::with(enabled()).await;
+    let request = dual(&world);
+    let bgp = world.process_speaking(&[Family::V4, Family::V6]).await;
+    world
+        .project
+        .fault(FaultRule::on(CREATE.0, CREATE.1, Action::status(422)).object("ipv4"));
+    assert!(
+        !bgp.machine(request.clone())
+            .await
+            .unwrap_err()
+            .kind
+            .is_retryable()
+    );
+    world.project.clear_faults();
+    assert_eq!(bgp.machine(request).await.unwrap().peers.len(), 4);
+}
+
+/// A family that cannot be had at the moment is asked for again with the next look.
+#[tokio::test]
+async fn a_family_that_fails_for_a_moment_is_asked_for_again() {
+    let world = World::with(enabled()).await;
+    let request = dual(&world);
+    let bgp = world.process_speaking(&[Family::V4, Family::V6]).await;
+    world
+        .project
+        .fault(FaultRule::on(CREATE.0, CREATE.1, Action::status(503)).object("ipv6"));
+    assert_eq!(bgp.machine(request.clone()).await.unwrap().peers.len(), 2);
+    world.project.clear_faults();
+    assert_eq!(bgp.machine(request).await.unwrap().peers.len(), 4);
+}
+
+/// What a node was told when other families were asked for is checked with the cloud, not believed.
+#[tokio::test]
+async fn known_peers_of_other_families_are_not_believed() {
+    let world = World::with(enabled()).await;
+    let request = dual(&world);
+    let before = world
+        .process_speaking(&[Family::V4, Family::V6])
+        .await
+        .machine(request.clone())
+        .await
+        .unwrap();
+    let request = proto::EnsureMachineRequest {
+        known_peers: before.peers,
+        ..request
+    };
+    let answer = world.process().await.machine(request.clone()).await.unwrap();
+    assert_eq!((answer.peers.len(), answer.unverified), (2, false));
+    let request = proto::EnsureMachineRequest {
+        known_peers: answer.peers,
+        ..request
+    };
+    let both = world.process_speaking(&[Family::V4, Family::V6]).await;
+    let answer = both.machine(request).await.unwrap();
+    assert_eq!((answer.peers.len(), answer.unverified), (4, false));
 }
 
 /// E32: peers that are not known at first are pending, and come with a later call.
@@ -477,6 +645,7 @@ async fn a_project_that_waits_for_approval_is_asked_about_again() {
         pending,
         local_asn: 64_999,
         password: None,
+        max_prefixes: None,
     };
     cloud.set_project(Some(project(true)));
     let bgp = Bgp::over(cloud.cloud(), Context::new()).await;
@@ -488,6 +657,29 @@ async fn a_project_that_waits_for_approval_is_asked_about_again() {
     tokio::time::advance(std::time::Duration::from_secs(31)).await;
     assert!(!bgp.project().await.unwrap().pending);
     assert_eq!(cloud.calls(Operation::EnableBgp), 0);
+}
+
+/// E52: how many prefixes a machine may announce is told by the cloud, and told anew to who wants it fresh.
+#[tokio::test(start_paused = true)]
+async fn the_prefix_limit_is_the_clouds() {
+    let cloud = FakeCloud::new();
+    let project = |limit| BgpProject {
+        enabled: true,
+        pending: false,
+        local_asn: 65_000,
+        password: None,
+        max_prefixes: NonZeroU32::new(limit),
+    };
+    cloud.set_project(Some(project(10)));
+    let bgp = Bgp::over(cloud.cloud(), Context::new()).await;
+    assert_eq!(bgp.project().await.unwrap().max_prefixes, 10);
+    cloud.set_project(Some(project(0)));
+    tokio::time::advance(std::time::Duration::from_secs(31)).await;
+    assert_eq!(bgp.project().await.unwrap().max_prefixes, 10);
+    for _ in 0..3 {
+        assert_eq!(bgp.project_now(true).await.unwrap().max_prefixes, 0);
+    }
+    assert_eq!(cloud.calls(Operation::ReadProject), 2);
 }
 
 /// E32 (part): peers that vanish all at once are more likely a fault than the truth: they stay, until somebody insists.

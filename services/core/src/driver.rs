@@ -33,6 +33,16 @@ impl DriverName {
             Self::Remote => "remote",
         }
     }
+
+    /// Does it know every address that a machine may have? A cloud does not know those that a user gives to machines in networks of their
+    /// own (VLANs), so that there kubelet's word (`--node-ip`) is good for one that the cloud does not list. A table says what it says, and
+    /// a provider of one's own can say all of it.
+    pub const fn knows_every_address(self) -> bool {
+        match self {
+            Self::Static | Self::Remote => true,
+            Self::Equinix | Self::Cherry => false,
+        }
+    }
 }
 
 impl fmt::Display for DriverName {

@@ -26,12 +26,18 @@ pub const SERVICE_POOL: &str = "groundplane.dev/pool";
 pub const SERVICE_MANAGED: &str = "groundplane.dev/managed";
 /// The same, in the words of Cherry Servers' controller.
 pub const CHERRY_SERVICE_MANAGED: &str = "cherryservers.com/loadbalancer-managed";
+/// Where Cherry Servers' controller writes a Service's addresses, unless told another name, and nobody else is to be told.
+pub const CHERRY_SERVICE_ADDRESSES: &str = "cherryservers.com/loadBalancerIPs";
 /// Annotation on a Service: which of its fields groundplane wrote for the announcer, and what it wrote there.
 pub const SERVICE_ANNOUNCED: &str = "groundplane.dev/announced";
 /// Taint which kubelet puts on a node that waits for its cloud.
 pub const TAINT_UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 /// Taint of a node whose machine is off.
 pub const TAINT_SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
+/// Label of a node that no load balancer is to send to, unless its value is false. kubeadm puts it on nodes of the control plane.
+pub const LABEL_EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+/// Taint of a node that the cluster autoscaler is about to delete.
+pub const TAINT_TO_BE_DELETED: &str = "ToBeDeletedByClusterAutoscaler";
 /// Annotation by which kubelet reports `--node-ip`.
 pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 /// Prefix of the annotations that tell a node its BGP peers, and that say on a Service where in the cloud its address is wanted; unless

@@ -1,5 +1,7 @@
 //! Use cases: what to read, and when absence is proof.
 
+mod unlisted;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +16,7 @@ use tracing::instrument;
 
 use crate::domain::{Found, Sought, SoughtError, find};
 use crate::error::InstancesError;
+use unlisted::Unlisted;
 
 /// How old a list may be that says "not there", or that says whose a name is, to who did not ask for a fresh one. A machine that joined
 /// is found within this time, and nodes which nobody knows cost no more than a list in it.
@@ -27,6 +30,7 @@ const STATIC: &str = "static";
 struct Listed {
     source: Arc<dyn MachineSource>,
     inventory: Inventory<Machine>,
+    unlisted: Unlisted,
     max_age: Duration,
 }
 
@@ -57,6 +61,7 @@ impl Instances {
             };
             let inventory = Inventory::new(list, Arc::clone(&context.clock), context.tasks.clone());
             Listed {
+                unlisted: Unlisted::new(Arc::clone(&source), Arc::clone(&context.clock)),
                 source,
                 inventory,
                 max_age,
@@ -116,22 +121,30 @@ impl Listed {
             snapshot = self.read(false, ABSENT.min(self.max_age)).await?;
             found = find(&snapshot, sought);
         }
-        let name = || sought.name().to_owned();
         match found {
             Found::One(machine) => Ok((*machine, snapshot.read_at)),
             Found::Several(ids) => Err(InstancesError::Ambiguous {
-                name: name(),
+                name: sought.name().to_owned(),
                 provider_ids: ids.into_iter().map(Into::into).collect(),
             }),
-            Found::None => {
-                // A provider may have said only with this read which ids are its own: what is somebody else's is not absent.
-                self.refuse_foreign(sought)?;
-                if self.source.proves_absence() {
-                    Err(InstancesError::NotFound(name()))
-                } else {
-                    Err(InstancesError::Unlisted(name()))
-                }
-            }
+            Found::None => self.beyond(sought, fresh).await,
+        }
+    }
+
+    /// The machine that the list does not have: it may be of another project, which the list is not about.
+    async fn beyond(&self, sought: &Sought, fresh: bool) -> Result<(Machine, Timestamp), InstancesError> {
+        // A provider may have said only with the list which ids are its own: what is somebody else's is not absent.
+        self.refuse_foreign(sought)?;
+        if let Some(id) = &sought.provider_id
+            && let Some(found) = self.unlisted.read(id, fresh).await?
+        {
+            return Ok(found);
+        }
+        let name = sought.name().to_owned();
+        if self.source.proves_absence() {
+            Err(InstancesError::NotFound(name))
+        } else {
+            Err(InstancesError::Unlisted(name))
         }
     }
 

@@ -3,11 +3,13 @@
 //! ```text
 //!  grpc ──► app::Instances ─┬─ no list of machines: the machine is what its node says
 //!                           └─ Inventory (one list for everybody) ──► domain::find (pure)
+//!                                └─ not in it ──► app::Unlisted (by id, one read for everybody)
 //! ```
 //!
 //! Has no state of its own. Invariants: absence is told only by a complete list, for a request with `fresh` by one that began after
-//! the request arrived, and never by a list that a person keeps. Any number of requests at once costs one list, and nodes which
-//! nobody knows cost a list every 2 s at most.
+//! the request arrived, and never by a list that a person keeps. Where the request has a provider id, the cloud must say of that id,
+//! too, that it does not exist: a list is of one project. Any number of requests at once costs one list, nodes which nobody knows cost a
+//! list every 2 s at most, and a machine that is not in the list a call every 10 s, or one for each time that it is proven to be gone.
 
 mod app;
 mod domain;

@@ -15,7 +15,7 @@ use groundplane_cloud::{
     Cloud, CloudConfig, CloudError, CloudErrorKind, Machine, MachineSource, PowerState, StaticConfig,
     StaticMachine, connect,
 };
-use groundplane_core::{ErrorKind, FixedClock, ProviderId};
+use groundplane_core::{ErrorKind, ProviderId};
 use groundplane_instances::{Config, start};
 use groundplane_proto::FILE_DESCRIPTOR_SET;
 use groundplane_proto::instances::v1 as proto;
@@ -24,11 +24,12 @@ use groundplane_runtime::Context;
 use groundplane_runtime::config::parse;
 use groundplane_runtime::grpc::{Channel, RpcError, Server};
 use groundplane_sandbox::{
-    Action, DeviceOptions, DeviceState, FaultRule, Project, ProjectOptions, TestCloud,
+    Action, DeviceOptions, DeviceState, FaultRule, Project, ProjectOptions, Sandbox, TestCloud,
 };
 use pretty_assertions::assert_eq;
 
 const LIST: (&str, &str) = ("GET", "/projects/{pid}/devices");
+const READ: (&str, &str) = ("GET", "/devices/{id}");
 
 /// A running service, and its client.
 #[derive(Clone)]
@@ -39,10 +40,7 @@ struct Instances {
 
 impl Instances {
     async fn start(config: &CloudConfig) -> Self {
-        Self::start_in(config, Context::new()).await
-    }
-
-    async fn start_in(config: &CloudConfig, context: Context) -> Self {
+        let context = Context::new();
         Self::over(connect(config, &context).unwrap(), context).await
     }
 
@@ -109,14 +107,10 @@ impl World {
     }
 
     async fn process(&self) -> Instances {
-        self.process_in(Context::new()).await
-    }
-
-    async fn process_in(&self, context: Context) -> Instances {
         let mut config: CloudConfig = parse("cloud", &self.cloud.config()).unwrap();
         config.equinix.page_size = 10;
         config.equinix.request_timeout = std::time::Duration::from_secs(2);
-        Instances::start_in(&config, context).await
+        Instances::start(&config).await
     }
 
     fn add(&self, name: &str) -> String {
@@ -214,8 +208,8 @@ async fn machines_of_every_page_are_found_with_one_list() {
         assert_eq!(instances.by_name(name).await.unwrap().hostname, *name);
     }
     assert!(
-        world.lists(0) <= 8,
-        "at most two lists of four pages: {}",
+        world.lists(0) <= 14,
+        "at most two lists of four pages, forth and back: {}",
         world.lists(0)
     );
     let (mut seen, mut token) = (BTreeSet::new(), String::new());
@@ -255,6 +249,22 @@ async fn a_name_that_two_machines_have_is_ambiguous() {
     assert_eq!(told, ids);
 }
 
+/// The node says by its addresses which of two machines with one name it is.
+#[tokio::test]
+async fn of_two_machines_with_one_name_the_address_decides() {
+    let world = World::new().await;
+    world.add("twin");
+    let device = world.project.add_device(DeviceOptions::named("twin"));
+    let address = world.project.own_ipv4(device, false).unwrap().to_string();
+    let request = proto::ResolveRequest {
+        node: "twin".to_owned(),
+        addresses: vec![address],
+        ..proto::ResolveRequest::default()
+    };
+    let machine = world.process().await.resolve(request).await.unwrap();
+    assert_eq!(machine.provider_id, format!("equinixmetal://{device}"));
+}
+
 /// E18 (part): a machine that is gone is `NOT_FOUND` by a list that began after the request, whatever was cached.
 #[tokio::test]
 async fn a_machine_that_is_gone_is_not_found_by_a_fresh_list() {
@@ -277,18 +287,185 @@ async fn a_machine_that_is_gone_is_not_found_by_a_fresh_list() {
 async fn a_name_is_not_looked_up_in_an_old_list() {
     let world = World::new().await;
     let before = world.project.add_device(DeviceOptions::named("n1"));
-    let clock = Arc::new(FixedClock::new(jiff::Timestamp::UNIX_EPOCH));
-    let instances = world
-        .process_in(Context::with_clock(Arc::clone(&clock) as _))
-        .await;
+    let instances = world.process().await;
     assert_eq!(
         instances.by_name("n1").await.unwrap().provider_id,
         format!("equinixmetal://{before}")
     );
     world.project.remove_device(before);
     let after = world.add("n1");
-    clock.advance(jiff::SignedDuration::from_secs(60));
+    tokio::time::pause();
+    tokio::time::advance(std::time::Duration::from_secs(60)).await;
+    tokio::time::resume();
     assert_eq!(instances.by_name("n1").await.unwrap().provider_id, after);
+}
+
+/// A project beside the one that is configured, and a service whose token opens both.
+struct Beside {
+    other: Project,
+    instances: Instances,
+    _folder: tempfile::TempDir,
+    _sandbox: Sandbox,
+}
+
+impl Beside {
+    async fn new() -> Self {
+        let sandbox = Sandbox::start().await;
+        let (own, other) = (
+            sandbox.project(ProjectOptions::default()),
+            sandbox.project(ProjectOptions::default()),
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let token = folder.path().join("token");
+        std::fs::write(&token, sandbox.account_token()).unwrap();
+        let mut config: CloudConfig = parse("cloud", &own.config(&token)).unwrap();
+        config.equinix.request_timeout = std::time::Duration::from_secs(2);
+        Self {
+            instances: Instances::start(&config).await,
+            other,
+            _folder: folder,
+            _sandbox: sandbox,
+        }
+    }
+}
+
+/// E18 (part): a machine of another project, which the token sees too, is not in the list, and is not gone: the cloud has it by its id.
+/// It is gone once the cloud says so.
+#[tokio::test]
+async fn a_machine_beyond_the_list_is_found_by_its_id() {
+    let beside = Beside::new().await;
+    let device = beside.other.add_device(DeviceOptions::named("n1"));
+    beside.other.set_state(device, DeviceState::Inactive);
+    let id = format!("equinixmetal://{device}");
+    let machine = beside.instances.fresh(&id).await.unwrap();
+    assert_eq!(
+        (
+            machine.provider_id.as_str(),
+            machine.hostname.as_str(),
+            machine.power()
+        ),
+        (id.as_str(), "n1", proto::PowerState::Off)
+    );
+    let bare = beside.instances.by_id(&device.to_string()).await.unwrap();
+    assert_eq!(bare, machine);
+    // Its name is not looked for elsewhere.
+    let error = beside.instances.by_name("n1").await.unwrap_err();
+    assert_eq!(said(&error), (ErrorKind::NotFound, "MACHINE_NOT_FOUND"));
+    let gone = beside.other.add_device(DeviceOptions::named("n2"));
+    beside.other.remove_device(gone);
+    let error = beside
+        .instances
+        .fresh(&format!("equinixmetal://{gone}"))
+        .await
+        .unwrap_err();
+    assert_eq!(said(&error), (ErrorKind::NotFound, "MACHINE_NOT_FOUND"));
+}
+
+/// E20: that the list does not have it proves nothing while the cloud errs when it is asked for the machine.
+#[tokio::test]
+async fn an_error_about_one_machine_is_not_absence() {
+    let world = World::new().await;
+    let instances = world.process().await;
+    for action in [
+        Action::status(500),
+        Action::status(403),
+        Action::HalfBody,
+        Action::MalformedJson,
+        Action::DropBefore,
+        Action::Hang,
+    ] {
+        let name = action.name();
+        // Another each time: what the cloud refuses for good is remembered for a moment.
+        let device = world.project.add_device(DeviceOptions::named("gone"));
+        let id = format!("equinixmetal://{device}");
+        world.project.remove_device(device);
+        world.project.fault(FaultRule::on(READ.0, READ.1, action));
+        let error = instances.fresh(&id).await.unwrap_err();
+        assert_ne!(error.kind, ErrorKind::NotFound, "{name}");
+        world.project.clear_faults();
+    }
+}
+
+/// A list that has nothing, and a machine that only its id leads to.
+struct ById {
+    machine: parking_lot::Mutex<Result<Machine, CloudErrorKind>>,
+    reads: std::sync::atomic::AtomicUsize,
+    gate: tokio::sync::Semaphore,
+}
+
+#[async_trait::async_trait]
+impl MachineSource for ById {
+    fn schemes(&self) -> Vec<String> {
+        vec!["fake".to_owned()]
+    }
+
+    fn accepts(&self, id: &ProviderId) -> bool {
+        id.scheme() == Some("fake")
+    }
+
+    fn proves_absence(&self) -> bool {
+        true
+    }
+
+    async fn list(&self) -> Result<Vec<Machine>, CloudError> {
+        Ok(Vec::new())
+    }
+
+    async fn get(&self, _: &ProviderId) -> Result<Machine, CloudError> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        let _open = self.gate.acquire().await.unwrap();
+        let machine = self.machine.lock().clone();
+        machine.map_err(|kind| CloudError::new(kind, "read machine", "no"))
+    }
+}
+
+/// However many ask for a machine beyond the list, and however often: a call every 10 s while it is there, and while the cloud refuses to
+/// say; but that it is gone is asked for anew by each who wants it fresh, and comes to be known.
+#[tokio::test(start_paused = true)]
+async fn a_machine_beyond_the_list_costs_a_call_now_and_then() {
+    let cloud = FakeCloud::new();
+    let id = cloud.add_machine("n1", &["10.0.0.1".parse().unwrap()]).unwrap();
+    let there = MachineSource::get(&cloud, &id).await.unwrap();
+    let source = Arc::new(ById {
+        machine: parking_lot::Mutex::new(Ok(there.clone())),
+        reads: 0.into(),
+        gate: tokio::sync::Semaphore::new(1),
+    });
+    let instances = Instances::over(
+        Cloud {
+            machines: Some(Arc::clone(&source) as Arc<_>),
+            ..cloud.cloud()
+        },
+        Context::new(),
+    )
+    .await;
+    let reads = || source.reads.swap(0, Ordering::SeqCst);
+    let all = || futures::future::join_all((0..100).map(|_| instances.fresh(id.as_str())));
+    assert!(all().await.into_iter().all(|answer| answer.is_ok()));
+    assert_eq!(reads(), 1);
+    tokio::time::advance(std::time::Duration::from_secs(11)).await;
+    *source.machine.lock() = Err(CloudErrorKind::Denied);
+    for answer in all().await {
+        assert_eq!(answer.unwrap_err().kind, ErrorKind::Denied);
+    }
+    assert_eq!(reads(), 1);
+    tokio::time::advance(std::time::Duration::from_secs(11)).await;
+    *source.machine.lock() = Err(CloudErrorKind::NotFound);
+    for _ in 0..2 {
+        let error = instances.fresh(id.as_str()).await.unwrap_err();
+        assert_eq!(said(&error), (ErrorKind::NotFound, "MACHINE_NOT_FOUND"));
+        tokio::time::advance(std::time::Duration::from_secs(1)).await;
+    }
+    assert_eq!(reads(), 2);
+    instances.by_id(id.as_str()).await.unwrap_err();
+    assert_eq!(reads(), 0, "who does not want it fresh is told what is known");
+    // The answer is about another machine: that is none.
+    *source.machine.lock() = Ok(Machine {
+        id: "fake://other".parse().unwrap(),
+        ..there
+    });
+    let error = instances.fresh(id.as_str()).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unavailable);
 }
 
 /// E19 (part): a machine that is switched off is off, and on again later.

@@ -1,5 +1,6 @@
 //! A project of the sandbox cloud, and how each of the clouds that it plays speaks of it.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,16 +11,23 @@ use tokio::sync::OnceCell;
 
 use crate::scratch::Scratch;
 
+/// The AS number of whom machines speak BGP with, unless a project says otherwise.
+const PEER_ASN: u32 = 65_530;
+
 /// A cloud that the sandbox plays, with the driver for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CloudApi {
     /// Equinix Metal.
+    #[default]
     Equinix,
     /// Cherry Servers.
     Cherry,
 }
 
 impl CloudApi {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Equinix, Self::Cherry];
+
     /// A project as one has it there.
     #[must_use]
     pub fn project(self) -> ProjectOptions {
@@ -77,6 +85,14 @@ impl CloudApi {
         match self {
             Self::Equinix => format!("metal.equinix.com/{name}"),
             Self::Cherry => format!("cherryservers.com/{name}"),
+        }
+    }
+
+    /// Who machines speak BGP with from now on: of this machine, or, where a region has its routers in common, of all in its region.
+    pub fn set_peers(self, project: &Project, device: DeviceId, peers: impl IntoIterator<Item = IpAddr>) {
+        match self {
+            Self::Equinix => project.set_peers(device, peers),
+            Self::Cherry => project.set_region_bgp(project.region(), peers, PEER_ASN),
         }
     }
 
@@ -160,5 +176,11 @@ impl CloudCorner {
             project,
             token,
         })
+    }
+
+    /// Another project of the account. The token in the file is the account's from now on, which opens both.
+    pub(super) fn another_project(&self, options: ProjectOptions) -> Result<Project> {
+        std::fs::write(&self.token, self.sandbox.account_token()).context("write the token")?;
+        Ok(self.sandbox.project(options))
     }
 }

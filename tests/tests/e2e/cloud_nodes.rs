@@ -3,19 +3,17 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use groundplane_core::names::{TAINT_SHUTDOWN, TAINT_UNINITIALIZED};
-use groundplane_sandbox::{Action, DeviceId, DeviceOptions, DeviceState, FaultRule, Project, ProjectOptions};
-use groundplane_tests::{CloudApi, Corner, Mode, World, WorldOptions, throughout};
+use groundplane_core::Family;
+use groundplane_core::names::{LABEL_EXCLUDED, TAINT_SHUTDOWN};
+use groundplane_sandbox::{Action, DeviceOptions, DeviceState, FaultRule, ProjectOptions};
+use groundplane_tests::{CloudApi, Mode, World, WorldOptions, throughout};
 use k8s_openapi::api::core::v1::Node;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
-use crate::announced::{addresses, annotation, tainted};
-
-async fn initialised(corner: &Corner, suffix: &str) -> Result<Node> {
-    let done = |node: &Node| (!tainted(node, TAINT_UNINITIALIZED)).then(|| node.clone());
-    corner.node_until(suffix, "is initialised", done).await
-}
+use crate::announced::{addresses, annotation, initialised, tainted};
+use crate::cloud_machines::{golden, told};
+use crate::clouds::on_each_cloud;
 
 async fn world(cloud: CloudApi, mode: Mode, name: &str) -> Result<World> {
     WorldOptions::on(cloud, cloud.project())
@@ -24,68 +22,17 @@ async fn world(cloud: CloudApi, mode: Mode, name: &str) -> Result<World> {
         .await
 }
 
-/// Each scenario on one cloud.
-macro_rules! scenarios {
-    ($module:ident, $cloud:ident) => {
-        mod $module {
-            use super::*;
-
-            #[tokio::test]
-            async fn a_machine_becomes_a_node_with_its_peers_in_one_process() -> Result<()> {
-                a_machine_becomes_a_node_with_its_peers(CloudApi::$cloud, Mode::One).await
-            }
-
-            #[tokio::test]
-            async fn a_machine_becomes_a_node_with_its_peers_with_a_process_a_service() -> Result<()> {
-                a_machine_becomes_a_node_with_its_peers(CloudApi::$cloud, Mode::Services).await
-            }
-
-            scenarios!(
-                $cloud:
-                provider_ids_of_ours_are_known_and_others_left_alone,
-                a_node_is_deleted_only_when_it_is_unready_and_its_machine_gone,
-                doubt_changes_nothing_and_power_is_followed,
-                bgp_is_switched_on_once_and_adopted_where_it_is_on,
-                annotations_of_others_survive_and_ours_are_repaired,
-            );
-        }
-    };
-    ($cloud:ident: $($scenario:ident,)*) => {
-        $(
-            #[tokio::test]
-            async fn $scenario() -> Result<()> {
-                super::$scenario(CloudApi::$cloud).await
-            }
-        )*
-    };
-}
-
-scenarios!(equinix, Equinix);
-scenarios!(cherry, Cherry);
-
-/// What the cloud says of the two peers of a machine, behind the prefix.
-fn peers(cloud: CloudApi, project: &Project, device: DeviceId) -> Result<Vec<(String, String)>> {
-    let asn = project.bgp_config().context("BGP is off")?.asn.to_string();
-    let (addresses, is_public) = match cloud {
-        CloudApi::Equinix => (["169.254.255.1", "169.254.255.2"], false),
-        CloudApi::Cherry => (["198.18.1.1", "198.18.1.2"], true),
-    };
-    let source = project.own_ipv4(device, is_public).context("it has no address")?;
-    let mut all = Vec::new();
-    for (n, address) in addresses.into_iter().enumerate() {
-        for (field, value) in [
-            ("node-asn", asn.clone()),
-            ("peer-asn", "65530".to_owned()),
-            ("peer-ip", address.to_owned()),
-            ("src-ip", source.to_string()),
-        ] {
-            all.push((format!("bgp-peers-{n}-{field}"), value));
-        }
-        if cloud == CloudApi::Cherry {
-            all.push((format!("bgp-peers-{n}-peer-multi-hop"), "true".to_owned()));
-        }
-    }
-    Ok(all)
+on_each_cloud! {
+    a_machine_becomes_a_node_with_its_peers[
+        a_machine_becomes_a_node_with_its_peers_in_one_process: One,
+        a_machine_becomes_a_node_with_its_peers_with_a_process_a_service: Services
+    ],
+    nodes_kept_out_of_load_balancers_have_no_peers,
+    provider_ids_of_ours_are_known_and_others_left_alone,
+    a_node_is_deleted_only_when_it_is_unready_and_its_machine_gone,
+    doubt_changes_nothing_and_power_is_followed,
+    bgp_is_switched_on_once_and_adopted_where_it_is_on,
+    annotations_of_others_survive_and_ours_are_repaired,
 }
 
 /// E12, E15, E29, E90: a machine beyond the first page is found by its host name; its node gets provider id, labels and
@@ -120,18 +67,98 @@ async fn a_machine_becomes_a_node_with_its_peers(cloud: CloudApi, mode: Mode) ->
             annotation(node, &last).is_some().then(|| node.clone())
         })
         .await?;
-    for (key, value) in peers(cloud, project, device)? {
-        assert_eq!(
-            annotation(&peered, &cloud.annotation(&key)),
-            Some(value.as_str()),
-            "{key}"
-        );
-    }
-    let all = peered.metadata.annotations.unwrap_or_default();
-    let is_v4_peer = |(key, value): &(&String, &String)| {
-        key.starts_with(&cloud.annotation("bgp-peers-")) && key.ends_with("-peer-ip") && !value.contains(':')
+    let asn = project.bgp_config().context("BGP is off")?.asn.to_string();
+    let both = match cloud {
+        CloudApi::Equinix => ["169.254.255.1", "169.254.255.2"],
+        CloudApi::Cherry => ["198.18.1.1", "198.18.1.2"],
     };
-    assert_eq!(all.iter().filter(is_v4_peer).count(), 2, "{all:?}");
+    assert_eq!(
+        told(cloud, &peered),
+        golden(cloud, project, device, &asn, "", &both)?
+    );
+    // The machine has an IPv6 address, and nobody asked to speak that.
+    let rows = project.addresses(device);
+    ensure!(rows.iter().any(|row| row.address.is_ipv6()), "{rows:?}");
+    if cloud == CloudApi::Equinix {
+        let sessions = project.sessions();
+        let families: Vec<Family> = sessions.iter().map(|session| session.family).collect();
+        assert_eq!(families, [Family::V4]);
+    }
+    Ok(())
+}
+
+/// E28, E90: nodes that Kubernetes keeps out of load balancers, as kubeadm does with those of the control plane, have no session and are told
+/// no peers, until somebody says otherwise.
+async fn nodes_kept_out_of_load_balancers_have_no_peers(cloud: CloudApi) -> Result<()> {
+    let world = world(cloud, Mode::One, "kept-out").await?;
+    let (corner, project) = (&world.corner, world.project()?);
+    let device = project.add_device(DeviceOptions::named(corner.node_name("plane")));
+    let draft = corner.node_draft("plane").uninitialized();
+    corner.create_node(draft.label(LABEL_EXCLUDED, "")).await?;
+    initialised(corner, "plane").await?;
+    world.add_machine("worker").await?;
+    let peer = cloud.annotation("bgp-peers-0-peer-ip");
+    let peered = |node: &Node| annotation(node, &peer).map(drop);
+    corner.node_until("worker", "has a peer", peered).await?;
+    let plane = corner.nodes().get(&corner.node_name("plane")).await?;
+    assert_eq!(told(cloud, &plane).len(), 0, "it was told peers");
+    ensure!(
+        project.sessions().iter().all(|session| session.device != device),
+        "it has a session"
+    );
+    let patch = json!({ "metadata": { "labels": { LABEL_EXCLUDED: "false" } } });
+    let (patch, params) = (kube::api::Patch::Merge(&patch), kube::api::PatchParams::default());
+    corner
+        .nodes()
+        .patch(&corner.node_name("plane"), &params, &patch)
+        .await?;
+    corner.node_until("plane", "has a peer", peered).await
+}
+
+/// IPv6 where it is asked for: a session in each family, and the IPv6 peers behind the others, from the machine's IPv6 address. The peers of
+/// IPv4 are what they would be without.
+#[tokio::test]
+async fn peers_of_both_families_are_told_where_both_are_asked_for() -> Result<()> {
+    let cloud = CloudApi::Equinix;
+    let world = WorldOptions::on(cloud, cloud.project())
+        .section("bgp: {families: [IPv4, IPv6]}\n")
+        .start("both-families")
+        .await?;
+    let (corner, project) = (&world.corner, world.project()?);
+    let device = project.add_device(DeviceOptions::named(corner.node_name("a")));
+    let peer = |text: &str| text.parse::<std::net::IpAddr>();
+    let all = [
+        peer("fd00::2")?,
+        peer("169.254.255.2")?,
+        peer("fd00::1")?,
+        peer("169.254.255.1")?,
+    ];
+    project.set_peers(device, all);
+    corner.create_node(corner.node_draft("a").uninitialized()).await?;
+    let last = cloud.annotation("bgp-peers-3-peer-ip");
+    let node = corner
+        .node_until("a", "has four peers", |node| {
+            annotation(node, &last).is_some().then(|| node.clone())
+        })
+        .await?;
+    let asn = project.bgp_config().context("BGP is off")?.asn.to_string();
+    let v4 = ["169.254.255.1", "169.254.255.2"];
+    let mut expected = golden(cloud, project, device, &asn, "", &v4)?;
+    let rows = project.addresses(device);
+    let own = rows.iter().find(|row| row.address.is_ipv6());
+    let source = own.context("no IPv6 address")?.address.to_string();
+    for (n, peer) in [(2, "fd00::1"), (3, "fd00::2")] {
+        for (field, value) in [
+            ("node-asn", asn.as_str()),
+            ("peer-asn", "65530"),
+            ("peer-ip", peer),
+            ("src-ip", &source),
+            ("bgp-pass", ""),
+        ] {
+            expected.insert(format!("bgp-peers-{n}-{field}"), value.to_owned());
+        }
+    }
+    assert_eq!(told(cloud, &node), expected);
     Ok(())
 }
 

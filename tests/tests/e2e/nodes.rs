@@ -100,6 +100,31 @@ async fn a_machine_of_the_table_becomes_a_node_with_a_process_a_service() -> Res
     a_machine_of_the_table_becomes_a_node(Mode::Services).await
 }
 
+/// N8: kubelet was given an address that the table does not have for the machine: the taint stays, and an event names those that it has.
+#[tokio::test]
+async fn a_node_ip_that_the_table_lacks_is_refused() -> Result<()> {
+    let corner = groundplane_tests::KubeApi::shared()
+        .await?
+        .corner("table-node-ip")
+        .await?;
+    let machines = MACHINES.replace("MACHINE", corner.name());
+    let world = WorldOptions::fixed().section(&machines).start_in(corner).await?;
+    world.ready().await?;
+    let corner = &world.corner;
+    let draft = corner.node_draft("a").uninitialized().node_ip("203.0.113.99");
+    let node = corner.create_node(draft).await?;
+    let event = corner.event(&node, "ProvidedNodeIpMismatch").await?;
+    let message = event.message.unwrap_or_default();
+    ensure!(
+        message.contains("203.0.113.99") && message.contains("10.0.0.11"),
+        "{message}"
+    );
+    let node = corner.nodes().get(&corner.node_name("a")).await?;
+    ensure!(tainted(&node, TAINT_UNINITIALIZED), "it lost its taint");
+    assert_eq!(addresses(&node), [format!("Hostname={}", corner.node_name("a"))]);
+    Ok(())
+}
+
 /// Without a table, a node is what it says of itself: it loses the taint and keeps its addresses.
 #[tokio::test]
 async fn a_node_is_what_it_says_where_no_table_says_otherwise() -> Result<()> {

@@ -11,6 +11,8 @@ use tracing::info;
 
 /// How often the cloud is asked whether it has approved.
 const PENDING: Duration = Duration::from_secs(30);
+/// How old an answer may be that somebody wants fresh, however many want it.
+pub(crate) const RECENT: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
 struct State {
@@ -23,29 +25,26 @@ struct State {
 /// The project. The mutex is held across the calls: it is what makes them one.
 pub(crate) struct Project {
     fabric: Arc<dyn BgpFabric>,
-    refresh: Duration,
     state: Mutex<State>,
     /// Attempts that have ended.
     attempts: AtomicU64,
 }
 
 impl Project {
-    pub(crate) fn new(fabric: Arc<dyn BgpFabric>, refresh: Duration) -> Self {
+    pub(crate) fn new(fabric: Arc<dyn BgpFabric>) -> Self {
         Self {
             fabric,
-            refresh,
             state: Mutex::default(),
             attempts: AtomicU64::new(0),
         }
     }
 
-    /// Makes sure that BGP is on. Who comes while another is at it gets that one's outcome.
-    pub(crate) async fn ensure(&self) -> Result<BgpProject, CloudError> {
+    /// Makes sure that BGP is on; an answer of that `age` will do. Who comes while another is at it gets that one's outcome.
+    pub(crate) async fn ensure(&self, age: Duration) -> Result<BgpProject, CloudError> {
         let seen = self.attempts.load(Ordering::Acquire);
         let mut state = self.state.lock().await;
         if let Some((project, at)) = &state.project {
-            let age = at.elapsed();
-            if age < if project.pending { PENDING } else { self.refresh } {
+            if at.elapsed() < if project.pending { PENDING } else { age } {
                 return Ok(project.clone());
             }
         }

@@ -1,11 +1,13 @@
 //! Messages to values, and back. The only place that opens passwords.
 
 use std::fmt::Display;
+use std::num::NonZeroU32;
 use std::str::FromStr;
 
 use groundplane_cloud::{BgpProject, NeighborQuery, Neighbors, Peer};
 use groundplane_core::ProviderId;
 use groundplane_proto::bgp::v1 as proto;
+use groundplane_runtime::grpc::InvalidField;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::app::{Asked, Overview, Peers};
@@ -17,6 +19,7 @@ pub(crate) fn project(project: &BgpProject) -> proto::EnsureProjectResponse {
         enabled: project.enabled,
         local_asn: project.local_asn,
         pending: project.pending,
+        max_prefixes: project.max_prefixes.map_or(0, NonZeroU32::get),
     }
 }
 
@@ -24,7 +27,7 @@ pub(crate) fn project(project: &BgpProject) -> proto::EnsureProjectResponse {
 pub(crate) fn asked(request: proto::EnsureMachineRequest) -> Result<Asked, BgpError> {
     let machine: ProviderId = parse(|| "provider_id".to_owned(), &request.provider_id)?;
     if machine.id().is_empty() || machine.id().contains("://") {
-        return Err(BgpError::invalid("provider_id", &"is not `<cloud>://<id>`"));
+        return Err(InvalidField::new("provider_id", "is not `<cloud>://<id>`").into());
     }
     let mut peers = Vec::with_capacity(request.known_peers.len());
     for (index, known) in request.known_peers.into_iter().enumerate() {
@@ -60,7 +63,7 @@ fn seed(index: usize, peer: proto::Peer) -> Result<Peer, BgpError> {
         "" => None,
         text => Some(parse(field("source_address"), text)?),
     };
-    let port = u16::try_from(peer.port).map_err(|error| BgpError::invalid(field("port")(), &error))?;
+    let port = u16::try_from(peer.port).map_err(|error| InvalidField::new(field("port")(), error))?;
     Ok(Peer {
         address: parse(field("peer_address"), &peer.peer_address)?,
         asn: peer.peer_asn,
@@ -73,7 +76,8 @@ fn seed(index: usize, peer: proto::Peer) -> Result<Peer, BgpError> {
 }
 
 fn parse<T: FromStr<Err: Display>>(field: impl FnOnce() -> String, text: &str) -> Result<T, BgpError> {
-    text.parse().map_err(|error| BgpError::invalid(field(), &error))
+    text.parse()
+        .map_err(|error| InvalidField::new(field(), error).into())
 }
 
 /// The peers of a machine, passwords included: for who asked for this machine.

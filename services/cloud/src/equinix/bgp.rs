@@ -1,5 +1,7 @@
 //! BGP: the project's configuration, sessions, neighbours.
 
+use std::num::NonZeroU32;
+
 use async_trait::async_trait;
 use groundplane_core::{Family, ProviderId};
 use http::Method;
@@ -114,7 +116,8 @@ impl BgpFabric for Equinix {
             self.network_of(&device),
         )
         .await?;
-        let mut peers: Vec<Peer> = neighbors.bgp_neighbors.into_iter().flat_map(peers_of).collect();
+        let rows = first_of_each_family(neighbors.bgp_neighbors);
+        let mut peers: Vec<Peer> = rows.flat_map(peers_of).collect();
         peers.sort_by_key(|peer| peer.address);
         peers.dedup_by_key(|peer| peer.address);
         Ok(Neighbors {
@@ -152,6 +155,7 @@ fn project(call: &Call, config: wire::BgpConfig) -> Result<Option<BgpProject>, C
         pending,
         local_asn,
         password,
+        max_prefixes: config.max_prefix.and_then(NonZeroU32::new),
     }))
 }
 
@@ -182,6 +186,18 @@ fn session(row: wire::Session) -> Result<Session, CloudError> {
         machine: provider_id(&device, LIST.operation)?,
         family,
         status: row.status,
+    })
+}
+
+/// A machine has one session a family, and so one row; of more the cloud's own controller reads the first, and so do we: what nodes were
+/// told stays.
+fn first_of_each_family(rows: Vec<wire::Neighbor>) -> impl Iterator<Item = wire::Neighbor> {
+    let mut seen = Vec::new();
+    rows.into_iter().filter(move |row| {
+        let family = row.peer_ips.first().map(|peer| Family::of(*peer));
+        let is_first = family.is_some_and(|family| !seen.contains(&family));
+        seen.extend(family);
+        is_first
     })
 }
 

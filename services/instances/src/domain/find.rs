@@ -1,4 +1,4 @@
-//! Finds a machine in a list: by provider id, else by host name, else by address.
+//! Finds a machine in a list: by provider id, else by host name, and of several with that name by address, else by address alone.
 
 use std::net::IpAddr;
 
@@ -28,13 +28,21 @@ pub(crate) fn find(machines: &Snapshot<Machine>, sought: &Sought) -> Found {
         );
     }
     if let Some(node) = &sought.node {
-        let by_name = found(
+        let named = || {
             machines
                 .find(node.as_str())
-                .filter(|machine| machine.hostname == node.as_str()),
-        );
-        if by_name != Found::None {
-            return by_name;
+                .filter(|machine| machine.hostname == node.as_str())
+        };
+        match found(named()) {
+            Found::None => {}
+            Found::One(machine) => return Found::One(machine),
+            several @ Found::Several(_) => {
+                let fits = |machine: &&Machine| sought.addresses.iter().any(|address| has(machine, *address));
+                return match found(named().filter(fits)) {
+                    Found::One(machine) => Found::One(machine),
+                    Found::None | Found::Several(_) => several,
+                };
+            }
         }
     }
     found(
@@ -46,12 +54,14 @@ pub(crate) fn find(machines: &Snapshot<Machine>, sought: &Sought) -> Found {
 }
 
 fn with_address(machines: &Snapshot<Machine>, address: IpAddr) -> impl Iterator<Item = &Machine> {
-    machines.find(&address.to_string()).filter(move |machine| {
-        machine
-            .addresses
-            .iter()
-            .any(|other| other.address.parse() == Ok(address))
-    })
+    machines
+        .find(&address.to_string())
+        .filter(move |machine| has(machine, address))
+}
+
+fn has(machine: &Machine, address: IpAddr) -> bool {
+    let mut addresses = machine.addresses.iter();
+    addresses.any(|other| other.address.parse() == Ok(address))
 }
 
 fn found<'a>(machines: impl Iterator<Item = &'a Machine>) -> Found {
@@ -144,5 +154,19 @@ mod tests {
             Found::Several(_)
         ));
         assert_eq!(id(&look("", "n9", &["10.0.0.1", "10.0.0.1"])), "m1");
+    }
+
+    /// Two machines of one host name: the node says by its addresses which of them it is.
+    #[test]
+    fn of_several_with_one_name_the_address_decides() {
+        assert_eq!(id(&look("", "twin", &["10.0.0.3"])), "m3");
+        assert_eq!(id(&look("", "twin", &["10.0.0.9", "2001:db8::4"])), "m4");
+        // One of another name counts for nothing, and neither do addresses of both.
+        for addresses in [&["10.0.0.1"][..], &["10.0.0.3", "2001:db8::4"], &["10.0.0.9"]] {
+            assert!(
+                matches!(look("", "twin", addresses), Found::Several(_)),
+                "{addresses:?}"
+            );
+        }
     }
 }

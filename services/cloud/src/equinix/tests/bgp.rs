@@ -1,11 +1,13 @@
+use std::num::NonZeroU32;
+
 use groundplane_core::Family;
 use groundplane_runtime::config::SecretFile;
-use groundplane_sandbox::{BgpStatus, ProjectOptions};
+use groundplane_sandbox::{Action, BgpStatus, ProjectOptions, StatusFault};
 use pretty_assertions::assert_eq;
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 
-use super::Bench;
+use super::{Bench, rule};
 use crate::{BgpFabric, CloudErrorKind, NeighborQuery};
 
 const PASSWORD: &str = "Abcdef12345";
@@ -54,6 +56,26 @@ async fn a_configured_password_is_sent() {
     .await;
     bench.driver.enable().await.unwrap();
     assert_eq!(bench.project.bgp_config().unwrap().md5.as_deref(), Some(PASSWORD));
+}
+
+/// E52: the cloud tells how many prefixes a machine may announce.
+#[tokio::test]
+async fn the_prefix_limit_is_read() {
+    let bench = Bench::new().await;
+    let told = async || {
+        bench
+            .driver
+            .enable()
+            .await
+            .unwrap()
+            .max_prefixes
+            .map(NonZeroU32::get)
+    };
+    assert_eq!(told().await, Some(10));
+    bench.project.set_max_prefix(50);
+    assert_eq!(told().await, Some(50));
+    bench.project.set_max_prefix(0);
+    assert_eq!(told().await, None);
 }
 
 /// E25
@@ -146,4 +168,39 @@ async fn neighbors_come_with_everything_that_peering_takes() {
     let network: ipnet::IpNet = neighbors.private_network.unwrap().parse().unwrap();
     assert!(network.contains(&first.source.unwrap()), "{network}");
     assert!(!format!("{:?}", bench.driver.neighbors(&query(&device.to_string())).await).contains(PASSWORD));
+}
+
+/// E29: of several rows of a family the first that has peers counts, as the cloud's own controller reads it; a family more is a family more.
+#[tokio::test]
+async fn the_first_row_of_a_family_counts() {
+    let bench = Bench::with(
+        ProjectOptions {
+            asn: Some(65_001),
+            ..ProjectOptions::default()
+        },
+        |_| {},
+    )
+    .await;
+    let device = bench.project.add_devices(1)[0];
+    let row = |family: u8, peers: &[&str]| json!({ "address_family": family, "customer_as": 65_000, "peer_as": 65_530, "peer_ips": peers });
+    let rows = [
+        row(4, &[]),
+        row(4, &["169.254.255.2", "169.254.255.1"]),
+        row(6, &["fd00::1"]),
+        row(4, &["169.254.255.9"]),
+        row(6, &["fd00::9"]),
+    ];
+    let answer = StatusFault {
+        body: Some(json!({ "bgp_neighbors": rows })),
+        ..StatusFault::new(200)
+    };
+    let answer = rule("GET", "/devices/{id}/bgp/neighbors", Action::Status(answer));
+    bench.project.fault(answer);
+    let neighbors = bench.driver.neighbors(&query(&device.to_string())).await.unwrap();
+    let addresses: Vec<_> = neighbors
+        .peers
+        .iter()
+        .map(|peer| peer.address.to_string())
+        .collect();
+    assert_eq!(addresses, ["169.254.255.1", "169.254.255.2", "fd00::1"]);
 }

@@ -73,22 +73,73 @@ async fn only_selected_nodes_of_ours_are_asked_for() {
     assert_eq!(asked, ["edge"]);
 }
 
+/// E28: nodes that Kubernetes keeps out of load balancers speak no BGP; a label that says false keeps nobody out. What they were told
+/// stays, unless cleaning up is asked for.
+#[tokio::test]
+async fn nodes_that_are_kept_out_of_load_balancers_are_not_asked_for() {
+    let world = World::new(Config::default());
+    for (name, value) in [("empty", ""), ("true", "true"), ("odd", "no")] {
+        let mut node = settled_node(name, "True");
+        node["metadata"]["labels"][names::LABEL_EXCLUDED] = json!(value);
+        world.node(node);
+    }
+    let mut leaving = settled_node("leaving", "True");
+    leaving["spec"]["taints"] =
+        json!([{ "key": names::TAINT_TO_BE_DELETED, "value": "1", "effect": "NoSchedule" }]);
+    world.node(leaving);
+    let mut expected = vec![world.node(settled_node("plain", "True"))];
+    for value in ["false", "0"] {
+        let mut node = settled_node(&format!("in-{value}"), "True");
+        node["metadata"]["labels"][names::LABEL_EXCLUDED] = json!(value);
+        expected.push(world.node(node));
+    }
+    expected.sort();
+    let controller = controller(&world);
+    let mut due = controller.due();
+    due.sort();
+    assert_eq!(due, expected);
+    assert_eq!(controller.all().len(), expected.len());
+    assert!(is_spoken(&world.gateway));
+}
+
+/// A node that the autoscaler is about to delete, or spares after all, is looked at.
+#[tokio::test]
+async fn a_node_that_is_about_to_go_is_looked_at() {
+    let world = World::new(Config::default());
+    let key = world.node(settled_node("n", "True"));
+    let before = world.gateway.cluster.nodes.get(&key).unwrap();
+    let mut leaving = settled_node("n", "True");
+    leaving["spec"]["taints"] = json!([{ "key": names::TAINT_TO_BE_DELETED, "effect": "NoSchedule" }]);
+    world.node(leaving);
+    let after = world.gateway.cluster.nodes.get(&key);
+    let change = Change {
+        key,
+        before: Some(before),
+        after,
+    };
+    changed(&world.gateway, &change);
+    assert_eq!(world.gateway.queues.bgp.depth().ready, 1);
+    assert!(!is_spoken(&world.gateway));
+}
+
 /// Where nobody wants BGP, it is quiet.
 #[tokio::test]
 async fn bgp_that_is_off_is_quiet() {
-    let mut world = World::new(Config::default());
-    let key = world.node(settled_node("n", "True"));
-    world
-        .bgp
-        .answer("n", Err(rpc_error(ErrorKind::Precondition, BGP_OFF)));
-    let controller = controller(&world);
-    assert_eq!(controller.reconcile(&key).await, Outcome::Done);
-    assert!(world.api.calls().is_empty() && world.events.take().is_empty());
-    assert!(
-        controller.due().is_empty(),
-        "asked again with the next look at the cloud, not before"
-    );
-    assert_eq!(controller.all(), [key]);
+    for reason in UNWANTED {
+        let mut world = World::new(Config::default());
+        let key = world.node(settled_node("n", "True"));
+        world
+            .bgp
+            .answer("n", Err(rpc_error(ErrorKind::Precondition, reason)));
+        let controller = controller(&world);
+        assert_eq!(controller.reconcile(&key).await, Outcome::Done);
+        assert!(world.api.calls().is_empty() && world.events.take().is_empty());
+        assert!(
+            controller.due().is_empty(),
+            "asked again with the next look at the cloud, not before"
+        );
+        assert_eq!(controller.all(), [key]);
+    }
 }
 
 /// E32: what is pending is asked for again, and what is there is kept meanwhile.
@@ -233,7 +284,7 @@ async fn where_the_cloud_speaks_no_bgp_it_cleans_up_only_when_told_to() {
         world.api.calls();
         world
             .bgp
-            .answer("n", Err(rpc_error(ErrorKind::Precondition, BGP_OFF)));
+            .answer("n", Err(rpc_error(ErrorKind::Precondition, "BGP_OFF")));
         for expected in [usize::from(cleanup), 0] {
             assert_eq!(controller.reconcile(&key).await, Outcome::Done);
             assert_eq!(world.api.calls().len(), expected);

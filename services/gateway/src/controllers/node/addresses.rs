@@ -1,11 +1,12 @@
 //! Which addresses a node is to have. Pure.
 //!
 //! The cloud's list, in its order; kubelet's `Hostname` behind it where the cloud has none. Where kubelet was given
-//! `--node-ip`, those addresses come first, and others of their type are left out.
+//! `--node-ip`, those addresses come first, and others of their type are left out. One that the cloud does not list is the user's own
+//! affair where clouds do not know all ([`Unlisted::Believed`]), and a mistake elsewhere.
 
 use std::net::IpAddr;
 
-use groundplane_core::Family;
+use groundplane_core::{DriverName, Family};
 
 use crate::cluster::objects::{AddressType, NodeAddress};
 
@@ -18,9 +19,34 @@ pub(crate) enum AddressError {
          correct --node-ip of kubelet"
     )]
     Provided(String),
+    /// The cloud has names for the machine, and no IP address. Of a node without one, nobody can reach the kubelet.
+    #[error(
+        "no IP address of the machine is known, only {0}; it is asked for again. Give the machine one, or give kubelet --node-ip"
+    )]
+    NoIp(String),
     /// kubelet reports an address that the machine does not have.
     #[error("the machine has no address {0}, which kubelet was given by --node-ip; it has {1}")]
     NotThere(IpAddr, String),
+}
+
+/// What of an address that kubelet was given, and that the cloud does not list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unlisted {
+    /// It is the node's, in a network of the user's own.
+    Believed,
+    /// It is a mistake.
+    Refused,
+}
+
+impl Unlisted {
+    /// As it is with this driver.
+    pub(crate) fn by(driver: DriverName) -> Self {
+        if driver.knows_every_address() {
+            Self::Refused
+        } else {
+            Self::Believed
+        }
+    }
 }
 
 /// The addresses that a node is to have; `None`: those that it has, since the cloud knows none.
@@ -28,12 +54,19 @@ pub(crate) fn wanted(
     reported: &[NodeAddress],
     provided: Option<&str>,
     machine: &[NodeAddress],
+    unlisted: Unlisted,
 ) -> Result<Option<Vec<NodeAddress>>, AddressError> {
     let provided = provided.map(parse).transpose()?.unwrap_or_default();
     if machine.is_empty() {
         return Ok(None);
     }
     let mut list = machine.to_vec();
+    if unlisted == Unlisted::Believed {
+        believe(&mut list, &provided, reported);
+    }
+    if !list.iter().any(|address| ip_of(address).is_some()) {
+        return Err(AddressError::NoIp(texts(machine)));
+    }
     if !list.iter().any(|address| address.kind == AddressType::Hostname) {
         list.extend(
             reported
@@ -62,6 +95,36 @@ pub(crate) fn wanted(
         }
     }
     Ok(Some(unique))
+}
+
+/// Adds what kubelet was given as addresses within the cluster's network, behind the machine's host names: those that the cloud does not
+/// list, and those that it lists as external alone though the node has them as internal, which may be what the cluster's network is built on.
+fn believe(list: &mut Vec<NodeAddress>, provided: &[IpAddr], reported: &[NodeAddress]) {
+    let internal = |address: &NodeAddress| address.kind == AddressType::InternalIp;
+    let mut place = list
+        .iter()
+        .take_while(|address| address.kind == AddressType::Hostname)
+        .count();
+    for ip in provided {
+        let is_internal =
+            |list: &[NodeAddress]| list.iter().any(|address| internal(address) && is(address, *ip));
+        let is_listed = list.iter().any(|address| is(address, *ip));
+        if !is_listed || (is_internal(reported) && !is_internal(list)) {
+            let address = NodeAddress {
+                kind: AddressType::InternalIp,
+                address: ip.to_string().into(),
+            };
+            list.insert(place, address);
+            place += 1;
+        }
+    }
+}
+
+/// The IP address, where it is one.
+fn ip_of(address: &NodeAddress) -> Option<IpAddr> {
+    let is_ip = matches!(address.kind, AddressType::InternalIp | AddressType::ExternalIp);
+    let ip: IpAddr = address.address.parse().ok().filter(|_| is_ip)?;
+    Some(ip.to_canonical())
 }
 
 /// Is it this IP address, however it is written?
@@ -101,6 +164,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<IpAddr>, AddressError> {
 
 #[cfg(test)]
 mod tests {
+    use super::wanted as wanted_by;
     use super::*;
     use AddressType::{ExternalDns, ExternalIp, Hostname, InternalIp};
 
@@ -112,6 +176,15 @@ mod tests {
                 address: (*address).into(),
             })
             .collect()
+    }
+
+    /// Where the cloud knows every address.
+    fn wanted(
+        reported: &[NodeAddress],
+        provided: Option<&str>,
+        machine: &[NodeAddress],
+    ) -> Result<Option<Vec<NodeAddress>>, AddressError> {
+        wanted_by(reported, provided, machine, Unlisted::Refused)
     }
 
     /// N1: exactly the cloud's addresses, in its order.
@@ -261,5 +334,85 @@ mod tests {
             .unwrap()
             .unwrap();
         assert_eq!(first, second);
+    }
+
+    fn believed(reported: &[NodeAddress], provided: &str, machine: &[NodeAddress]) -> Vec<NodeAddress> {
+        wanted_by(reported, Some(provided), machine, Unlisted::Believed)
+            .unwrap()
+            .unwrap()
+    }
+
+    /// E17: an address in a network of the user's own, which the cloud does not know, is the node's by kubelet's word, first, and the only
+    /// one within the cluster's network. It settles.
+    #[test]
+    fn an_address_that_no_cloud_knows_is_believed() {
+        let machine = list(&[
+            (Hostname, "m"),
+            (ExternalIp, "192.0.2.1"),
+            (InternalIp, "10.0.0.1"),
+        ]);
+        let expected = list(&[
+            (InternalIp, "172.16.0.5"),
+            (Hostname, "m"),
+            (ExternalIp, "192.0.2.1"),
+        ]);
+        assert_eq!(believed(&[], "172.16.0.5", &machine), expected);
+        assert_eq!(believed(&expected, "172.16.0.5", &machine), expected);
+        let both = list(&[
+            (InternalIp, "172.16.0.5"),
+            (InternalIp, "fd00::5"),
+            (Hostname, "m"),
+            (ExternalIp, "192.0.2.1"),
+        ]);
+        assert_eq!(believed(&[], "172.16.0.5, FD00:0::5", &machine), both);
+        // All that is known of the machine.
+        let alone = list(&[(InternalIp, "172.16.0.5"), (Hostname, "m")]);
+        assert_eq!(believed(&[], "172.16.0.5", &list(&[(Hostname, "m")])), alone);
+        // What is no address is none anywhere.
+        let nonsense = wanted_by(&[], Some("10.0.0.1,10.0.0.2"), &machine, Unlisted::Believed);
+        assert!(matches!(nonsense, Err(AddressError::Provided(_))));
+    }
+
+    /// An address that the cloud lists is what the cloud says it is; but what the node has as internal stays so, too.
+    #[test]
+    fn an_address_that_the_cloud_lists_is_not_told_twice() {
+        let machine = list(&[
+            (Hostname, "m"),
+            (ExternalIp, "192.0.2.1"),
+            (InternalIp, "10.0.0.1"),
+        ]);
+        let as_listed = list(&[
+            (InternalIp, "10.0.0.1"),
+            (Hostname, "m"),
+            (ExternalIp, "192.0.2.1"),
+        ]);
+        assert_eq!(believed(&[], "10.0.0.1", &machine), as_listed);
+        let outside = list(&[
+            (ExternalIp, "192.0.2.1"),
+            (Hostname, "m"),
+            (InternalIp, "10.0.0.1"),
+        ]);
+        assert_eq!(believed(&[], "192.0.2.1", &machine), outside);
+        let older = list(&[(InternalIp, "192.0.2.1"), (Hostname, "m")]);
+        let kept = list(&[
+            (InternalIp, "192.0.2.1"),
+            (ExternalIp, "192.0.2.1"),
+            (Hostname, "m"),
+        ]);
+        assert_eq!(believed(&older, "192.0.2.1", &machine), kept);
+        assert_eq!(believed(&kept, "192.0.2.1", &machine), kept);
+    }
+
+    /// A machine of which only names are known takes no address from its node.
+    #[test]
+    fn names_are_no_addresses() {
+        let machine = list(&[(Hostname, "m"), (ExternalDns, "m.example")]);
+        let reported = list(&[(InternalIp, "10.0.0.1")]);
+        for unlisted in [Unlisted::Refused, Unlisted::Believed] {
+            assert_eq!(
+                wanted_by(&reported, None, &machine, unlisted),
+                Err(AddressError::NoIp("m, m.example".to_owned()))
+            );
+        }
     }
 }

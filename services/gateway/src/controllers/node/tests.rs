@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use groundplane_core::DriverName;
 use groundplane_core::names::PROVIDED_NODE_IP;
 use groundplane_proto::instances::v1::{AddressType as ProtoType, MachineAddress, ResolveRequest};
 use pretty_assertions::assert_eq;
@@ -23,9 +24,7 @@ fn machine(id: &str, addresses: &[&str]) -> Machine {
 }
 
 fn controller(world: &World) -> NodeController {
-    NodeController {
-        gateway: Arc::clone(&world.gateway),
-    }
+    NodeController::new(&world.gateway)
 }
 
 /// N1, N2, E12: two patches, the status first and the taint last; one event; and nothing more when it is looked at again.
@@ -202,6 +201,107 @@ async fn addresses_follow_the_cloud() {
         world.api.get("/api/v1/nodes/n").unwrap()["status"]["addresses"],
         json!([{ "type": "InternalIP", "address": "10.0.0.2" }])
     );
+}
+
+/// A machine of which the cloud knows no address at the moment takes none from its node, and its labels follow all the same; a new node
+/// waits, and is told what for.
+#[tokio::test]
+async fn a_machine_without_addresses_takes_none_from_its_node() {
+    let mut world = World::new(Config {
+        refresh_labels: true,
+        ..Config::default()
+    });
+    let nameless = || {
+        let mut machine = machine("m", &[]);
+        machine.addresses.push(MachineAddress {
+            r#type: ProtoType::Hostname.into(),
+            address: "m".into(),
+        });
+        Ok(machine)
+    };
+    let (old, new) = (
+        world.node(settled_node("old", "True")),
+        world.node(fresh_node("new")),
+    );
+    for name in ["old", "new"] {
+        world.instances.answer(name, nameless());
+    }
+    let controller = controller(&world);
+    let before = world.api.get("/api/v1/nodes/old").unwrap()["status"].clone();
+    assert_eq!(controller.reconcile(&old).await, Outcome::Done);
+    let after = world.api.get("/api/v1/nodes/old").unwrap();
+    assert_eq!(after["status"], before);
+    assert_eq!(after["metadata"]["labels"]["topology.kubernetes.io/zone"], "ny5");
+    world.api.calls();
+    assert_eq!(controller.reconcile(&new).await, Outcome::Failed(Duration::ZERO));
+    assert!(world.api.calls().is_empty());
+    assert_eq!(world.events.take(), [("new".to_owned(), "MachineWithoutAddress")]);
+}
+
+/// E17: kubelet's word is good for an address that a cloud does not list, and not where the list is whole.
+#[tokio::test]
+async fn a_node_ip_that_the_cloud_does_not_list_is_believed_of_clouds() {
+    for (driver, believed) in [
+        (DriverName::Equinix, true),
+        (DriverName::Cherry, true),
+        (DriverName::Static, false),
+        (DriverName::Remote, false),
+    ] {
+        let mut world = World::new(Config {
+            driver,
+            ..Config::default()
+        });
+        let mut node = fresh_node("n");
+        node["metadata"]["annotations"] = json!({ PROVIDED_NODE_IP: "172.16.0.5" });
+        let key = world.node(node);
+        world.instances.answer("n", Ok(machine("m", &["10.0.0.1"])));
+        let outcome = controller(&world).reconcile(&key).await;
+        assert_eq!(outcome == Outcome::Done, believed, "{driver}");
+        let event = if believed {
+            "Synced"
+        } else {
+            "ProvidedNodeIpMismatch"
+        };
+        assert_eq!(world.events.take(), [("n".to_owned(), event)]);
+        let expected = if believed {
+            json!([{ "type": "InternalIP", "address": "172.16.0.5" }, { "type": "Hostname", "address": "n" }])
+        } else {
+            json!([{ "type": "Hostname", "address": "n" }])
+        };
+        let node = world.api.get("/api/v1/nodes/n").unwrap();
+        assert_eq!(node["status"]["addresses"], expected, "{driver}");
+    }
+}
+
+/// A node whose machine is gone is told so once, and which machine has its name today; found again and lost again, once more. Another
+/// cloud's is not told anything.
+#[tokio::test]
+async fn a_node_that_lost_its_machine_is_told_once() {
+    let mut world = World::new(Config::default());
+    let key = world.node(settled_node("n", "True"));
+    let gone = || Err(rpc_error(ErrorKind::NotFound, "MACHINE_NOT_FOUND"));
+    let controller = controller(&world);
+    world.instances.answer("n", gone());
+    for told in [&[("n".to_owned(), "MachineNotFound")][..], &[]] {
+        assert_eq!(controller.reconcile(&key).await, Outcome::Done);
+        assert_eq!(world.events.take(), told);
+    }
+    world.instances.answer("n", Ok(machine("n", &["10.0.0.1"])));
+    assert_eq!(controller.reconcile(&key).await, Outcome::Done);
+    assert!(world.events.take().is_empty());
+    world.instances.answer("n", gone());
+    world.instances.answer_by_name("n", machine("m2", &["10.0.0.1"]));
+    assert_eq!(controller.reconcile(&key).await, Outcome::Done);
+    assert_eq!(world.events.take(), [("n".to_owned(), "MachineRecreated")]);
+    assert!(world.api.calls().is_empty());
+    let asked = world.instances.asked();
+    assert_eq!(asked.last().unwrap().provider_id, "");
+    let foreign = world.node(settled_node("foreign", "True"));
+    world
+        .instances
+        .answer("foreign", Err(rpc_error(ErrorKind::Precondition, FOREIGN)));
+    assert_eq!(controller.reconcile(&foreign).await, Outcome::Done);
+    assert!(world.events.take().is_empty());
 }
 
 /// N32: labels follow the cloud only where that is asked for.

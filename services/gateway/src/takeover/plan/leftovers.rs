@@ -5,6 +5,7 @@ use groundplane_core::older;
 use serde_json::Value;
 
 use super::{Action, Facts, Item, all_settled};
+use crate::announcers::metallb::config_map::is_managed;
 use crate::announcers::metallb::document::Document;
 use crate::cluster::objects::NodeObject;
 use crate::config::{Announcer, Layout};
@@ -113,6 +114,7 @@ pub(super) fn metallb(facts: &Facts) -> Vec<Item> {
             format!("label {}={}", older::METALLB_LABEL.0, older::METALLB_LABEL.1),
         );
         items.push(match (facts.announcer, settled) {
+            _ if one.users => item.is(Action::Leave, "yours, though it has that label: not touched"),
             (Announcer::Metallb, true) => item.is(Action::Leave, "groundplane keeps it"),
             (Announcer::Metallb, false) => item.is(
                 Action::Adopt,
@@ -121,6 +123,8 @@ pub(super) fn metallb(facts: &Facts) -> Vec<Item> {
             _ => item.is(Action::Blocked, otherwise("`metallb`")),
         });
     }
+    let needed = matches!(facts.announcer, Announcer::Metallb | Announcer::MetallbConfigmap);
+    items.extend(facts.metallb.unread.iter().map(|one| one.item("metallb", needed)));
     if let Some(text) = &facts.metallb.text {
         items.extend(config_map(
             facts,
@@ -166,9 +170,9 @@ fn config_map(facts: &Facts, text: &str, settled: bool, otherwise: &str) -> Vec<
             users += 1;
         }
     }
-    let (marked, own): (Vec<&Value>, Vec<&Value>) = peers.iter().partition(|peer| is_marked(peer));
+    let (marked, own): (Vec<&Value>, Vec<&Value>) = peers.iter().partition(|peer| is_managed(peer));
     if !marked.is_empty() {
-        let found = format!("{} peers with marks of Services", marked.len());
+        let found = format!("{} peers of an older controller", marked.len());
         let item = Item::new("metallb", "peers", name, found);
         items.push(verdict(
             item,
@@ -191,11 +195,4 @@ fn is_services(facts: &Facts, called: &str) -> bool {
         .iter()
         .any(|service| &*service.key.name == called && !super::reservations::on(service).is_empty());
     called.split(',').all(full) || bare
-}
-
-fn is_marked(peer: &Value) -> bool {
-    let selectors = peer["node-selectors"].as_array().into_iter().flatten();
-    selectors
-        .filter_map(|selector| selector["match-labels"].as_object())
-        .any(|labels| older::marks().any(|mark| labels.contains_key(mark.name)))
 }
