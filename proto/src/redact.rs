@@ -40,12 +40,14 @@ impl fmt::Debug for GetProjectResponse {
             pending,
             local_asn,
             password,
+            max_prefixes,
         } = self;
         f.debug_struct("GetProjectResponse")
             .field("enabled", enabled)
             .field("pending", pending)
             .field("local_asn", local_asn)
             .field("password", &hidden(password))
+            .field("max_prefixes", max_prefixes)
             .finish()
     }
 }

@@ -1,9 +1,11 @@
 //! BGP.
 
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+
 use async_trait::async_trait;
 use groundplane_core::{Family, ProviderId};
 use secrecy::SecretString;
-use std::net::IpAddr;
 
 use crate::CloudError;
 
@@ -18,6 +20,8 @@ pub struct BgpProject {
     pub local_asn: u32,
     /// TCP MD5 password.
     pub password: Option<SecretString>,
+    /// So many prefixes of a family may a machine announce; one more ends its sessions. `None`: not told.
+    pub max_prefixes: Option<NonZeroU32>,
 }
 
 /// One neighbour of a machine.

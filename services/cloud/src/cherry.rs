@@ -25,10 +25,7 @@ use tokio::time::Instant;
 
 use crate::config::CherryConfig;
 use crate::http::{Call, ErrorBodies, Http, HttpMetrics, HttpOptions};
-use crate::{
-    AddressBackend, BgpProject, Cloud, CloudError, CloudErrorKind, ConfiguredEndpoint, ConnectError,
-    EndpointSelector,
-};
+use crate::{BgpProject, Cloud, CloudError, CloudErrorKind, ConnectError, EndpointSelector};
 use groundplane_runtime::Context;
 
 /// Its name in configuration, metrics and messages.
@@ -72,17 +69,8 @@ pub(crate) fn connect(
     metrics: HttpMetrics,
     context: &Context,
 ) -> Result<Cloud, ConnectError> {
-    let driver = Arc::new(Cherry::new(config, metrics, context)?);
-    let moves: Arc<Cherry> = Arc::clone(&driver);
-    let machines: Arc<Cherry> = Arc::clone(&driver);
-    let addresses: Arc<Cherry> = Arc::clone(&driver);
-    Ok(Cloud {
-        name: NAME,
-        machines: Some(machines),
-        addresses: AddressBackend::Cloud(addresses),
-        endpoint: endpoint.map(|selector| ConfiguredEndpoint { selector, ips: moves }),
-        bgp: if config.bgp.enabled { Some(driver) } else { None },
-    })
+    let driver = Cherry::new(config, metrics, context)?;
+    Ok(Cloud::of(NAME, driver, endpoint, config.bgp.enabled))
 }
 
 impl Cherry {

@@ -19,7 +19,7 @@ use groundplane_runtime::tls::TlsError;
 use serde::{Deserialize, Serialize};
 
 pub use self::cherry::{CherryBgp, CherryConfig};
-pub(crate) use self::remote::is_loopback;
+pub(crate) use self::remote::check_target;
 pub use self::remote::{Capability, RemoteConfig, RemoteTls};
 use crate::http::HttpMetrics;
 use crate::remote as provider;

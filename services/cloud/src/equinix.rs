@@ -22,9 +22,7 @@ use http::HeaderName;
 
 use crate::config::EquinixConfig;
 use crate::http::{ErrorBodies, Http, HttpMetrics, HttpOptions, is_plain};
-use crate::{
-    AddressBackend, Cloud, CloudError, CloudErrorKind, ConfiguredEndpoint, ConnectError, EndpointSelector,
-};
+use crate::{Cloud, CloudError, CloudErrorKind, ConnectError, EndpointSelector};
 use groundplane_runtime::Context;
 
 /// Its name in configuration, metrics and messages.
@@ -61,17 +59,8 @@ pub(crate) fn connect(
     metrics: HttpMetrics,
     context: &Context,
 ) -> Result<Cloud, ConnectError> {
-    let driver = Arc::new(Equinix::new(config, metrics, context)?);
-    let moves: Arc<Equinix> = Arc::clone(&driver);
-    let machines: Arc<Equinix> = Arc::clone(&driver);
-    let addresses: Arc<Equinix> = Arc::clone(&driver);
-    Ok(Cloud {
-        name: NAME,
-        machines: Some(machines),
-        addresses: AddressBackend::Cloud(addresses),
-        endpoint: endpoint.map(|selector| ConfiguredEndpoint { selector, ips: moves }),
-        bgp: if config.bgp.enabled { Some(driver) } else { None },
-    })
+    let driver = Equinix::new(config, metrics, context)?;
+    Ok(Cloud::of(NAME, driver, endpoint, config.bgp.enabled))
 }
 
 impl Equinix {

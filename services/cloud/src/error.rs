@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use groundplane_core::{ErrorKind, Kinded};
+use groundplane_runtime::grpc::RpcError;
 
 /// What a caller may do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +65,19 @@ pub(crate) fn not_absence(mut error: CloudError) -> CloudError {
         error.kind = CloudErrorKind::Refused;
     }
     error
+}
+
+/// What a provider answered to `operation`, in its words where it has some.
+pub(crate) fn answered(kind: CloudErrorKind, operation: &str, error: RpcError) -> CloudError {
+    let message = if error.message.is_empty() {
+        format!("the provider answered {}", error.reason)
+    } else {
+        error.message
+    };
+    CloudError {
+        retry_after: error.retry_after,
+        ..CloudError::new(kind, operation, message)
+    }
 }
 
 impl Kinded for CloudError {

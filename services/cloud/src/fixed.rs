@@ -148,6 +148,8 @@ impl BgpFabric for PeerTable {
             pending: false,
             local_asn: self.bgp.local_asn,
             password: None,
+            // The routers' own affair.
+            max_prefixes: None,
         })
     }
 

@@ -24,7 +24,8 @@ use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 use tonic::{Request, Response, Status};
 
-use crate::config::is_loopback;
+use crate::config::check_target;
+use crate::error::answered;
 use crate::{CloudError, CloudErrorKind, RemoteTls};
 
 /// Bound of a call, as long as galaxy's: attaching an interface to a machine takes clouds tens of seconds.
@@ -74,27 +75,7 @@ pub struct GalaxyConfig {
 impl GalaxyConfig {
     /// What is wrong with it, by its own keys; empty: nothing.
     pub fn problems(&self) -> Vec<Problem> {
-        let target = match self.address.parse::<Target>() {
-            Ok(target) => target,
-            Err(error) => {
-                let help = "write `https://host:port`, `http://host:port` or `unix:/path`";
-                return vec![Problem::new("address", error.to_string(), help)];
-            }
-        };
-        let Target::Tcp(uri) = target else {
-            return Vec::new();
-        };
-        if uri.scheme_str() == Some("https") {
-            if self.tls.ca_file.is_none() {
-                let help = "name the file of the authority that signed the provider's certificate";
-                return vec![Problem::new("tls.caFile", "missing, and needed for https", help)];
-            }
-        } else if !self.insecure && !is_loopback(uri.host().unwrap_or_default()) {
-            let message = format!("`{}` would be spoken to in the clear", self.address);
-            let help = "use https; http is for loopback only, unless insecure is true";
-            return vec![Problem::new("address", message, help)];
-        }
-        Vec::new()
+        check_target(&self.address, &self.tls, self.insecure)
     }
 }
 
@@ -213,14 +194,7 @@ async fn answer<T>(
             CloudErrorKind::Unavailable
         }
     };
-    let message = if error.message.is_empty() {
-        format!("the provider answered {}", error.reason)
-    } else {
-        error.message
-    };
-    let mut failure = CloudError::new(kind, operation, message);
-    failure.retry_after = error.retry_after;
-    Err(failure)
+    Err(answered(kind, operation, error))
 }
 
 /// An OK status says nothing yet. The contract doesn't say whether a failure is for good, and galaxy tries each again; so do we.

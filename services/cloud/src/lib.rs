@@ -19,15 +19,12 @@ mod galaxy;
 pub mod http;
 mod inventory;
 mod machine;
-#[cfg(test)]
-mod overheard;
 mod pages;
 mod remote;
-#[cfg(test)]
-mod sandboxed;
 mod tags;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod tries;
 mod upkeep;
 
 use std::sync::Arc;
@@ -68,6 +65,27 @@ pub struct Cloud {
     pub endpoint: Option<ConfiguredEndpoint>,
     /// BGP. `None`: not configured.
     pub bgp: Option<Arc<dyn BgpFabric>>,
+}
+
+impl Cloud {
+    /// A cloud whose driver does everything; what moves the endpoint and BGP only where they are configured.
+    fn of<Driver>(name: &'static str, driver: Driver, endpoint: Option<EndpointSelector>, bgp: bool) -> Self
+    where
+        Driver: MachineSource + ElasticIps + EndpointIps + BgpFabric,
+    {
+        let driver = Arc::new(driver);
+        let endpoint = endpoint.map(|selector| ConfiguredEndpoint {
+            selector,
+            ips: Arc::clone(&driver) as _,
+        });
+        Self {
+            name,
+            machines: Some(Arc::clone(&driver) as _),
+            addresses: AddressBackend::Cloud(Arc::clone(&driver) as _),
+            endpoint,
+            bgp: bgp.then_some(driver as _),
+        }
+    }
 }
 
 /// The API endpoint that is configured, and what moves it.

@@ -7,6 +7,12 @@ mod endpoint;
 mod endpoint_contract;
 mod fake;
 pub mod loopback;
+#[cfg(test)]
+pub(crate) mod overheard;
+#[cfg(test)]
+pub(crate) mod sandbox_cases;
+#[cfg(test)]
+pub(crate) mod sandboxed;
 
 pub use contract::{bgp_fabric_contract, elastic_ips_contract, machine_source_contract};
 pub use endpoint::{

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use groundplane_runtime::{Component, Tasks};
+use groundplane_runtime::{Backoff, Component, Tasks};
 
 use crate::Inventory;
 
-/// Pauses after a read that failed: the first, and the longest. Short, so that a cloud that is back is noticed soon.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// Pauses after reads that failed. Short, so that a cloud that is back is noticed soon.
+const PAUSES: Backoff = Backoff {
+    first: Duration::from_secs(1),
+    longest: Duration::from_secs(10),
+};
 
 /// Reads `inventory` now and whenever it is older than `max_age`, until the process stops. `component` is ready while the last
 /// read was good; else it says what went wrong. A cloud that is away at the start ends nothing.
@@ -20,19 +22,18 @@ pub fn keep<T: Clone + Send + Sync + 'static>(
 ) {
     let (inventory, stop) = (inventory.clone(), tasks.token());
     tasks.spawn("cloud-upkeep", async move {
-        let mut pause = FIRST_PAUSE;
+        let mut failures = 0;
         loop {
             let wait = match inventory.get(max_age).await {
                 Ok(_) => {
                     component.ready();
-                    pause = FIRST_PAUSE;
-                    max_age.max(FIRST_PAUSE)
+                    failures = 0;
+                    max_age.max(PAUSES.first)
                 }
                 Err(error) => {
                     component.not_ready(error.to_string());
-                    let wait = error.retry_after.unwrap_or(pause);
-                    pause = (pause * 2).min(LONGEST_PAUSE);
-                    wait
+                    failures += 1;
+                    error.retry_after.unwrap_or_else(|| PAUSES.pause(failures - 1))
                 }
             };
             tokio::select! {

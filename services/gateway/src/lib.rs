@@ -24,7 +24,6 @@
 
 mod adoption;
 mod announcers;
-mod backoff;
 mod clients;
 mod cluster;
 mod config;

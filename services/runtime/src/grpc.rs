@@ -9,6 +9,7 @@ mod connection;
 mod dial;
 mod handshake;
 mod health;
+mod invalid;
 mod layer;
 mod listen;
 mod memory;
@@ -25,6 +26,7 @@ pub use channel::{
     channel_with,
 };
 pub use connection::{Peer, Standing};
+pub use invalid::InvalidField;
 pub use listen::{BindError, BoundAddress, Listen, ParseListenError};
 pub use memory::{MemoryConnector, MemoryListener, WithinError, memory};
 pub use page::Page;

@@ -13,6 +13,7 @@
 
 pub mod admin;
 pub mod args;
+mod backoff;
 pub mod config;
 mod context;
 pub mod grpc;
@@ -25,6 +26,7 @@ pub mod tasks;
 pub mod telemetry;
 pub mod tls;
 
+pub use backoff::Backoff;
 pub use context::Context;
 pub use health::{Component, Health};
 pub use metrics::Metrics;

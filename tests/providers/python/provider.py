@@ -81,7 +81,7 @@ class Provider(rpc.CapabilityServiceServicer, rpc.MachineServiceServicer, rpc.Ad
         offered = [pb.CAPABILITY_MACHINES, pb.CAPABILITY_ADDRESSES, pb.CAPABILITY_ENDPOINT, pb.CAPABILITY_BGP]
         families = sorted({f"IPv{network.version}" for network in self.cloud.networks})
         return pb.GetCapabilitiesResponse(name=self.cloud.options.name, capabilities=offered, calls_per_move=1, proves_absence=True,
-                                          address_families=families, moves_atomically=True)
+                                          address_families=families, moves_atomically=True, replaces_tags=True)
 
     def ListMachines(self, request, context):
         machines, token = page(self.cloud.machines(), request, context)
@@ -122,6 +122,12 @@ class Provider(rpc.CapabilityServiceServicer, rpc.MachineServiceServicer, rpc.Ad
         with self.cloud.changing(context) as reservations:
             reservations.pop(request.id, None)
         return pb.DeleteReservationResponse()
+
+    def ReplaceTags(self, request, context):
+        with self.cloud.changing(context) as reservations:
+            kept = reservations.get(request.id) or context.abort(CODE.NOT_FOUND, f"there is no reservation {request.id}")
+            kept["tags"] = list(request.tags)
+            return pb.ReplaceTagsResponse(reservation=message(request.id, kept))
 
     def GetEndpoint(self, request, context):
         with self.cloud.lock:

@@ -424,14 +424,7 @@ impl Project {
     /// Where BGP was never asked for.
     #[track_caller]
     pub fn set_bgp_status(&self, status: BgpStatus) {
-        must(self.work(|project| {
-            let config = project
-                .bgp
-                .as_mut()
-                .ok_or_else(|| SetupError::Unknown("BGP configuration", self.id.to_string()))?;
-            config.status = status;
-            Ok(())
-        }));
+        self.change_bgp(|config| config.status = status);
     }
 
     /// Support changes what a client cannot: ASN and password.
@@ -440,13 +433,29 @@ impl Project {
     /// Where BGP was never asked for.
     #[track_caller]
     pub fn set_bgp(&self, asn: u32, md5: Option<&str>) {
+        self.change_bgp(|config| {
+            config.asn = asn;
+            config.md5 = md5.map(str::to_owned);
+        });
+    }
+
+    /// Support lets machines announce more prefixes, or fewer.
+    ///
+    /// # Panics
+    /// Where BGP was never asked for.
+    #[track_caller]
+    pub fn set_max_prefix(&self, max_prefix: u32) {
+        self.change_bgp(|config| config.max_prefix = max_prefix);
+    }
+
+    #[track_caller]
+    fn change_bgp(&self, change: impl FnOnce(&mut BgpConfig)) {
         must(self.work(|project| {
             let config = project
                 .bgp
                 .as_mut()
                 .ok_or_else(|| SetupError::Unknown("BGP configuration", self.id.to_string()))?;
-            config.asn = asn;
-            config.md5 = md5.map(str::to_owned);
+            change(config);
             Ok(())
         }));
     }

@@ -251,8 +251,8 @@ impl Made {
         let Size { services, nodes } = self.world.size;
         let span = WATCHED * faster;
         let rounds = (span.as_secs_f64() / ROUND.as_secs_f64()).ceil();
-        // Machines, and reservations with the blocks of the machines' own addresses.
-        let lists = 1.0 + (number(services + 2 * nodes) / f64::from(PAGE)).ceil();
+        // Machines, and reservations with the blocks of the machines' own addresses. Of several pages each but the last is read twice.
+        let lists = 2.0 * (number(services + 2 * nodes) / f64::from(PAGE)).ceil();
         // The networks of machines, for those whose neighbours are asked for.
         let networks = (span.as_secs_f64() / NETWORKS.as_secs_f64()).ceil();
         let neighbours = NEIGHBOURS_A_MINUTE * span.as_secs_f64() / 60.0;

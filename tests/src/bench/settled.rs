@@ -88,6 +88,8 @@ impl SettledWorld {
         let project = ProjectOptions {
             asn: Some(65_000),
             max_per_page: PAGE,
+            // What one session carries is no matter here.
+            max_prefix: u32::MAX,
             ..cloud.project()
         };
         let world = Self {

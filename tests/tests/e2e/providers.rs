@@ -235,6 +235,55 @@ async fn a_wrong_provider_costs_nobody_an_address() -> Result<()> {
     Ok(())
 }
 
+/// Two Services that ask for one address, by one key.
+async fn share(remote: &Remote) -> Result<String> {
+    const KEY: &str = "metallb.io/allow-shared-ip";
+    let corner = remote.corner();
+    corner
+        .create_service(corner.service_draft("web").annotation(KEY, "k"))
+        .await?;
+    let shared = corner.addresses_of("web", 1).await?.remove(0);
+    let second = corner.service_draft("api").annotation(KEY, "k");
+    let second = second.load_balancer_ip(&shared).spec(|spec| {
+        for port in spec.ports.iter_mut().flatten() {
+            port.port += 1;
+        }
+    });
+    corner.create_service(second).await?;
+    Ok(shared)
+}
+
+/// Where a provider replaces tags, Services share an address, and it goes with the last of them.
+#[tokio::test]
+async fn services_share_an_address_of_a_provider() -> Result<()> {
+    let remote = Remote::start(Example::Python, "pyshare", "machines, addresses").await?;
+    let shared = share(&remote).await?;
+    let corner = remote.corner();
+    assert_eq!(corner.addresses_of("api", 1).await?, std::slice::from_ref(&shared));
+    corner.delete_service("web").await?;
+    corner.service_gone("web").await?;
+    assert_eq!(remote.provider.reservations()?, 1, "it is in use");
+    remote.keeps("api", &shared).await?;
+    corner.delete_service("api").await?;
+    corner.service_gone("api").await?;
+    assert_eq!(remote.provider.reservations()?, 0);
+    Ok(())
+}
+
+/// Where it does not, the second is told why, and what to do.
+#[tokio::test]
+async fn a_provider_that_replaces_no_tags_shares_nothing() -> Result<()> {
+    let remote = Remote::start(Example::Go, "goshare", "machines, addresses").await?;
+    let shared = share(&remote).await?;
+    let (reason, words) = remote.refused("api").await?;
+    assert_eq!(reason, "SharingUnsupported");
+    ensure!(
+        words.contains("an address of its own") && words.contains("ReplaceTags"),
+        "{words}"
+    );
+    remote.keeps("web", &shared).await
+}
+
 /// Galaxy's contract against a server that has no code of ours: an address is attached, moves by one call, and is detached; each call may
 /// arrive twice, and late news of a node that has it no more take it from nobody; a failure has the provider's words; a provider that
 /// was killed is away, and knows everything when it is back.

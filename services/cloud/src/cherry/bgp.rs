@@ -156,6 +156,8 @@ fn project(project: &wire::Project) -> Result<Option<BgpProject>, CloudError> {
         pending: false,
         local_asn,
         password: None,
+        // What it says of each server is not documented to be that.
+        max_prefixes: None,
     }))
 }
 

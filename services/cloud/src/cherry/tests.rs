@@ -6,13 +6,14 @@ mod secrets;
 
 use groundplane_core::Family;
 use groundplane_runtime::config::SecretFile;
-use groundplane_sandbox::{Action, FaultRule, Project, ProjectOptions, StatusFault, TestCloud};
+use groundplane_sandbox::{Action, DeviceId, FaultRule, Project, ProjectOptions, StatusFault, TestCloud};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::config::CherryBgp;
+use crate::testing::sandbox_cases::{Case, wanted};
 use crate::testing::{bgp_fabric_contract, elastic_ips_contract, machine_source_contract};
-use crate::{BgpFabric as _, NeighborQuery, NewReservation, Placement};
+use crate::{BgpFabric as _, NeighborQuery};
 
 const ABSENT: &str = "cherryservers://999999999";
 
@@ -68,24 +69,26 @@ impl Bench {
     }
 
     /// The provider id of a machine of the sandbox.
-    fn machine(&self, device: groundplane_sandbox::DeviceId) -> ProviderId {
+    fn machine(&self, device: DeviceId) -> ProviderId {
         let all = self.project().devices();
         let found = all.iter().find(|row| row.id == device).unwrap();
         format!("cherryservers://{}", found.number).parse().unwrap()
+    }
+
+    /// `machine` is [`Bench::machine`].
+    fn case<'a>(&'a self, machine: &'a dyn Fn(DeviceId) -> ProviderId) -> Case<'a, Cherry> {
+        Case {
+            driver: &self.driver,
+            project: self.project(),
+            machine,
+            list: ("/projects/{pid}/servers", "offset=10"),
+        }
     }
 
     /// This many machines.
     fn add_machines(&self, count: usize) -> Vec<ProviderId> {
         let made = self.project().add_devices(count);
         made.into_iter().map(|device| self.machine(device)).collect()
-    }
-}
-
-fn wanted(family: Family, tags: Vec<String>) -> NewReservation {
-    NewReservation {
-        family,
-        tags,
-        placement: Placement::default(),
     }
 }
 

@@ -8,6 +8,7 @@ use groundplane_core::Family;
 use groundplane_runtime::config::{Problem, SecretFile};
 use secrecy::ExposeSecret as _;
 
+use super::remote::is_loopback;
 use super::{
     AddressType, BgpPeer, CloudConfig, DriverName, EquinixBgp, EquinixConfig, StaticBgp, StaticConfig,
     StaticMachine,
@@ -277,16 +278,11 @@ fn check_url(text: &str, example: &'static str) -> Result<(), (String, &'static 
     }
     match url.scheme() {
         "https" => Ok(()),
-        "http" if is_loopback(&url) => Ok(()),
+        "http" if is_loopback(url.host_str().unwrap_or_default()) => Ok(()),
         "http" => Err((
             format!("`{text}` would send the token in the clear"),
             "use https; http is for loopback only",
         )),
         _ => Err((format!("`{text}` is not an https URL"), example)),
     }
-}
-
-fn is_loopback(url: &reqwest::Url) -> bool {
-    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }

@@ -9,6 +9,7 @@ use groundplane_runtime::tls::{ClientCredentials, ClientSettings, ClientTls, Tls
 use serde::{Deserialize, Serialize};
 
 use super::CloudConfig;
+use super::check::check_calls;
 use groundplane_core::DriverName;
 
 /// What a provider can be used for.
@@ -159,18 +160,11 @@ impl RemoteConfig {
                 ));
             }
         }
-        let timeout = self.request_timeout;
-        if timeout < Duration::from_millis(100) || timeout > Duration::from_secs(300) {
-            problems.push(Problem::new("requestTimeout", "out of range", "100ms to 5m"));
-        }
-        if !(1..=1024).contains(&self.max_concurrency) {
-            let message = format!("{} is out of range", self.max_concurrency);
-            problems.push(Problem::new("maxConcurrency", message, "1 to 1024"));
-        }
-        if !(1..=1000).contains(&self.page_size) {
-            let message = format!("{} is out of range", self.page_size);
-            problems.push(Problem::new("pageSize", message, "1 to 1000"));
-        }
+        problems.extend(check_calls(
+            self.page_size,
+            self.request_timeout,
+            self.max_concurrency,
+        ));
         problems
     }
 
@@ -179,27 +173,7 @@ impl RemoteConfig {
             let help = "write where the provider listens: `https://host:port`, `unix:/path`";
             return vec![Problem::new("address", "missing", help)];
         }
-        let target = match self.address.parse::<Target>() {
-            Ok(target) => target,
-            Err(error) => {
-                let help = "write `https://host:port`, `http://host:port` or `unix:/path`";
-                return vec![Problem::new("address", error.to_string(), help)];
-            }
-        };
-        let Target::Tcp(uri) = target else {
-            return Vec::new();
-        };
-        let (host, secure) = (uri.host().unwrap_or_default(), uri.scheme_str() == Some("https"));
-        if !secure && !self.insecure && !is_loopback(host) {
-            let message = format!("`{}` would be spoken to in the clear", self.address);
-            let help = "use https; http is for loopback only, unless remote.insecure is true";
-            return vec![Problem::new("address", message, help)];
-        }
-        if secure && self.tls.ca_file.is_none() {
-            let help = "name the file of the authority that signed the provider's certificate";
-            return vec![Problem::new("tls.caFile", "missing, and needed for https", help)];
-        }
-        Vec::new()
+        check_target(&self.address, &self.tls, self.insecure)
     }
 
     fn check_tls(&self) -> Vec<Problem> {
@@ -238,7 +212,32 @@ fn unreadable(path: &'static str, file: &Path) -> Option<Problem> {
     ))
 }
 
-pub(crate) fn is_loopback(host: &str) -> bool {
+/// What is wrong with where a provider is: nobody, or in the clear to where others listen.
+pub(crate) fn check_target(address: &str, tls: &RemoteTls, insecure: bool) -> Vec<Problem> {
+    let target = match address.parse::<Target>() {
+        Ok(target) => target,
+        Err(error) => {
+            let help = "write `https://host:port`, `http://host:port` or `unix:/path`";
+            return vec![Problem::new("address", error.to_string(), help)];
+        }
+    };
+    let Target::Tcp(uri) = target else {
+        return Vec::new();
+    };
+    let (host, secure) = (uri.host().unwrap_or_default(), uri.scheme_str() == Some("https"));
+    if !secure && !insecure && !is_loopback(host) {
+        let message = format!("`{address}` would be spoken to in the clear");
+        let help = "use https; http is for loopback only, unless `insecure` beside it is true";
+        return vec![Problem::new("address", message, help)];
+    }
+    if secure && tls.ca_file.is_none() {
+        let help = "name the file of the authority that signed the provider's certificate";
+        return vec![Problem::new("tls.caFile", "missing, and needed for https", help)];
+    }
+    Vec::new()
+}
+
+pub(super) fn is_loopback(host: &str) -> bool {
     let host = host.trim_matches(['[', ']']);
     host == "localhost"
         || host
@@ -301,9 +300,9 @@ mod tests {
                 "remote.tls.certificateFile",
                 "remote.tls.keyFile",
                 "remote.capabilities[1]",
+                "remote.pageSize",
                 "remote.requestTimeout",
                 "remote.maxConcurrency",
-                "remote.pageSize",
             ]
         );
     }

@@ -234,11 +234,7 @@ impl Calls {
         let answer = self
             .call("CreateReservation", self.addresses().create_reservation(request))
             .await?;
-        answer.reservation.ok_or_else(|| Refusal {
-            method: "CreateReservation",
-            code: Code::Ok,
-            message: "without a reservation".to_owned(),
-        })
+        reservation("CreateReservation", answer.reservation)
     }
 
     pub(crate) async fn delete_reservation(&self, id: &str) -> Result<(), Refusal> {
@@ -246,6 +242,17 @@ impl Calls {
         self.call("DeleteReservation", self.addresses().delete_reservation(request))
             .await?;
         Ok(())
+    }
+
+    pub(crate) async fn replace_tags(&self, id: &str, tags: &[String]) -> Result<wire::Reservation, Refusal> {
+        let request = self.request(wire::ReplaceTagsRequest {
+            id: id.to_owned(),
+            tags: tags.to_vec(),
+        });
+        let answer = self
+            .call("ReplaceTags", self.addresses().replace_tags(request))
+            .await?;
+        reservation("ReplaceTags", answer.reservation)
     }
 
     pub(crate) async fn get_endpoint(
@@ -317,6 +324,14 @@ impl Calls {
         self.call("ListNeighbors", self.fabric().list_neighbors(request))
             .await
     }
+}
+
+fn reservation(method: &'static str, row: Option<wire::Reservation>) -> Result<wire::Reservation, Refusal> {
+    row.ok_or_else(|| Refusal {
+        method,
+        code: Code::Ok,
+        message: "without a reservation".to_owned(),
+    })
 }
 
 fn assignment(method: &'static str, row: Option<wire::Assignment>) -> Result<wire::Assignment, Refusal> {

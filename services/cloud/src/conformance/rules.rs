@@ -275,6 +275,20 @@ static RULES: &[Rule] = &[
         "a family that is not offered is refused"
     ),
     rule!(
+        "P31",
+        ADDRESSES,
+        true,
+        addresses::other_tags,
+        "ReplaceTags changes the tags alone, or is UNIMPLEMENTED"
+    ),
+    rule!(
+        "P32",
+        ADDRESSES,
+        true,
+        addresses::tags_of_nothing,
+        "ReplaceTags of no reservation is NOT_FOUND"
+    ),
+    rule!(
         "P40",
         BGP,
         false,

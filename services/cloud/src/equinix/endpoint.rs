@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::addresses::LIST;
 use super::{Equinix, device_of, need_device, provider_id, wire};
-use crate::http::{Call, is_plain};
+use crate::http::Call;
 use crate::{CloudError, CloudErrorKind, Endpoint, EndpointAssignment, EndpointIps, EndpointSelector};
 
 const READ: &str = "read the API endpoint";
@@ -52,16 +52,8 @@ impl EndpointIps for Equinix {
     }
 
     async fn unassign(&self, assignment_id: &str) -> Result<(), CloudError> {
-        let call = Call::new(
-            format!("remove assignment {assignment_id}"),
-            Method::DELETE,
-            "/ips/{id}",
-            format!("/ips/{assignment_id}"),
-        )
-        .once();
-        if !is_plain(assignment_id) {
-            return Err(call.error(CloudErrorKind::Refused, "not an id of this cloud"));
-        }
+        let operation = format!("remove assignment {assignment_id}");
+        let call = Call::on_ip(operation, Method::DELETE, assignment_id)?.once();
         self.http.send(&call).await
     }
 

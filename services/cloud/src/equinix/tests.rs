@@ -8,8 +8,8 @@ use std::time::Duration;
 use groundplane_core::{ClusterId, Family, Owner};
 use groundplane_runtime::config::SecretFile;
 use groundplane_sandbox::{
-    Action, Choice, DeviceOptions, DeviceState, FaultRule, Project, ProjectOptions, ReservationKind,
-    ReservationOptions, Sandbox, StatusFault,
+    Action, DeviceId, FaultRule, Project, ProjectOptions, ReservationKind, ReservationOptions, Sandbox,
+    StatusFault,
 };
 use pretty_assertions::assert_eq;
 use serde_json::json;
@@ -17,11 +17,9 @@ use serde_json::json;
 use super::*;
 use crate::config::EquinixBgp;
 use crate::http::Call;
+use crate::testing::sandbox_cases::{Case, wanted};
 use crate::testing::{bgp_fabric_contract, elastic_ips_contract, machine_source_contract};
-use crate::{
-    BgpFabric, ElasticIps, MachineAddressKind, MachineSource, NewReservation, Placement, PowerState,
-    ReservationState,
-};
+use crate::{BgpFabric, ElasticIps, MachineSource, Placement, ReservationState};
 
 const ABSENT: &str = "equinixmetal://00000000-0000-4000-8000-000000000000";
 
@@ -31,7 +29,7 @@ pub(super) struct Bench {
     pub(super) project: Project,
     context: Context,
     files: tempfile::TempDir,
-    sandbox: Sandbox,
+    _sandbox: Sandbox,
 }
 
 impl Bench {
@@ -70,26 +68,31 @@ impl Bench {
             project,
             context,
             files,
-            sandbox,
+            _sandbox: sandbox,
         }
     }
 
     fn calls(&self, method: &str, route: &str) -> usize {
         self.project.journal().calls(0, method, route).len()
     }
+
+    fn case(&self) -> Case<'_, Equinix> {
+        Case {
+            driver: &self.driver,
+            project: &self.project,
+            machine: &id_of,
+            list: ("/projects/{pid}/devices", "page=2"),
+        }
+    }
+}
+
+fn id_of(device: DeviceId) -> ProviderId {
+    format!("equinixmetal://{device}").parse().unwrap()
 }
 
 fn service(cluster: &str, namespace: &str, name: &str) -> Owner {
     let cluster: ClusterId = cluster.parse().unwrap();
     Owner::service(cluster, namespace.parse().unwrap(), name.parse().unwrap())
-}
-
-fn wanted(family: Family, tags: Vec<String>) -> NewReservation {
-    NewReservation {
-        family,
-        tags,
-        placement: Placement::default(),
-    }
 }
 
 pub(super) fn rule(method: &str, route: &str, action: Action) -> FaultRule {
@@ -114,7 +117,7 @@ async fn the_driver_keeps_the_contracts() {
 /// E15: more machines than the API shows on a page, whatever it thinks a page is.
 #[tokio::test]
 async fn every_page_of_machines_is_read() {
-    for (page_size, most, pages) in [(1000, 1000, 1), (10, 1000, 4), (1000, 7, 5)] {
+    for (page_size, most, calls) in [(1000, 1000, 1), (10, 1000, 7), (1000, 7, 9)] {
         let options = ProjectOptions {
             max_per_page: most,
             ..ProjectOptions::default()
@@ -122,68 +125,35 @@ async fn every_page_of_machines_is_read() {
         let bench = Bench::with(options, |config| config.page_size = page_size).await;
         bench.project.add_devices(33);
         assert_eq!(MachineSource::list(&bench.driver).await.unwrap().len(), 33);
-        assert_eq!(bench.calls("GET", "/projects/{pid}/devices"), pages);
+        assert_eq!(bench.calls("GET", "/projects/{pid}/devices"), calls);
     }
 }
 
 #[tokio::test]
 async fn a_machine_shows_its_own_addresses_of_both_families_and_no_elastic_ones() {
     let bench = Bench::new().await;
-    let id = bench.project.add_device(DeviceOptions {
-        public_ipv4: Choice::Absent,
-        ..DeviceOptions::named("private")
-    });
-    let elastic = bench.project.add_reservation(ReservationOptions::default());
-    bench.project.assign(id, elastic.address.unwrap());
-    let machine = bench
-        .driver
-        .get(&format!("packet://{id}").parse().unwrap())
-        .await
-        .unwrap();
-    assert_eq!(machine.id.as_str(), format!("equinixmetal://{id}"));
-    let own: Vec<_> = bench
-        .project
-        .addresses(id)
-        .into_iter()
-        .filter(|row| row.management)
-        .collect();
-    let mut expected = vec![(MachineAddressKind::Hostname, "private".to_owned())];
-    expected.extend(own.iter().map(|row| {
-        let kind = if row.public {
-            MachineAddressKind::ExternalIp
-        } else {
-            MachineAddressKind::InternalIp
-        };
-        (kind, row.address.to_string())
-    }));
-    let shown: Vec<_> = machine
-        .addresses
-        .iter()
-        .map(|row| (row.kind, row.address.clone()))
-        .collect();
-    assert_eq!(shown, expected);
-    assert!(own.iter().any(|row| row.address.is_ipv6()) && own.iter().any(|row| row.address.is_ipv4()));
-    assert_eq!(
-        [&machine.zone, &machine.region, &machine.instance_type],
-        ["sv15", "sv", "c3.small.x86"]
-    );
+    let placed = ["sv15", "sv", "c3.small.x86"];
+    bench
+        .case()
+        .a_machine_shows_its_own_addresses_and_no_elastic_ones(placed)
+        .await;
 }
 
-/// E19, the driver's part: only `inactive` is off.
+/// E13: asked for by an id of the predecessor, it answers with its own.
 #[tokio::test]
-async fn only_an_inactive_machine_is_off() {
+async fn a_machine_is_found_by_its_old_id() {
     let bench = Bench::new().await;
     let id = bench.project.add_devices(1)[0];
-    for (state, power) in [
-        (DeviceState::Active, PowerState::On),
-        (DeviceState::Inactive, PowerState::Off),
-        (DeviceState::Failed, PowerState::On),
-        (DeviceState::Deprovisioning, PowerState::On),
-    ] {
-        bench.project.set_state(id, state);
-        let machine = bench.driver.get(&id.to_string().parse().unwrap()).await.unwrap();
-        assert_eq!(machine.power, power, "{state:?}");
+    for form in [format!("packet://{id}"), id.to_string()] {
+        let machine = bench.driver.get(&form.parse().unwrap()).await.unwrap();
+        assert_eq!(machine.id.as_str(), format!("equinixmetal://{id}"));
     }
+}
+
+/// E19, the driver's part.
+#[tokio::test]
+async fn only_an_inactive_machine_is_off() {
+    Bench::new().await.case().only_an_inactive_machine_is_off().await;
 }
 
 /// E13, E14
@@ -252,60 +222,22 @@ async fn a_project_that_is_not_there_is_no_empty_list() {
         config.project_id = "22222222-2222-4222-8222-222222222222".to_owned();
     })
     .await;
-    for error in [
-        MachineSource::list(&bench.driver).await.unwrap_err(),
-        ElasticIps::list(&bench.driver).await.unwrap_err(),
-        bench.driver.sessions().await.unwrap_err(),
-        bench.driver.project().await.unwrap_err(),
-        bench
-            .driver
-            .create(&wanted(Family::V4, vec![]))
-            .await
-            .unwrap_err(),
-    ] {
-        assert!(!error.is(CloudErrorKind::NotFound), "{error}");
-    }
+    bench.case().a_project_that_is_not_there_is_no_empty_list().await;
 }
 
 #[tokio::test]
-async fn a_list_that_does_not_add_up_is_read_again_and_then_refused() {
+async fn a_list_that_does_not_add_up_is_read_on_and_then_refused() {
     let bench = Bench::with(ProjectOptions::default(), |config| config.page_size = 10).await;
-    bench.project.add_devices(25);
-    let missing = || {
-        rule(
-            "GET",
-            "/projects/{pid}/devices",
-            Action::MissingItems { count: 2 },
-        )
-        .object("page=2")
-    };
-    bench.project.fault(missing().first(1));
-    assert_eq!(MachineSource::list(&bench.driver).await.unwrap().len(), 25);
-    bench.project.clear_faults();
-    bench.project.fault(missing());
-    let error = MachineSource::list(&bench.driver).await.unwrap_err();
-    assert_eq!(error.kind, CloudErrorKind::Unavailable, "{error}");
+    bench
+        .case()
+        .a_list_that_does_not_add_up_is_read_on_and_then_refused()
+        .await;
 }
 
 #[tokio::test]
 async fn a_page_that_breaks_off_is_asked_for_again() {
     let bench = Bench::with(ProjectOptions::default(), |config| config.page_size = 10).await;
-    bench.project.add_devices(25);
-    for action in [
-        Action::HalfBody,
-        Action::MalformedJson,
-        Action::DropAfter,
-        Action::status(502),
-    ] {
-        bench.project.clear_faults();
-        let id = bench.project.fault(
-            rule("GET", "/projects/{pid}/devices", action)
-                .object("page=2")
-                .first(2),
-        );
-        assert_eq!(MachineSource::list(&bench.driver).await.unwrap().len(), 25);
-        assert_eq!(bench.sandbox.faults().hits(id), 2);
-    }
+    bench.case().a_page_that_breaks_off_is_asked_for_again().await;
 }
 
 /// E35: tags and body to the letter.

@@ -115,6 +115,9 @@ pub(super) struct BgpConfig {
     pub(super) status: Option<String>,
     #[serde(default)]
     pub(super) asn: Option<u32>,
+    /// Prefixes that a machine may announce.
+    #[serde(default)]
+    pub(super) max_prefix: Option<u32>,
     #[serde(default, deserialize_with = "secret")]
     pub(super) md5: Option<SecretString>,
 }

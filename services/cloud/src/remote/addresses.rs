@@ -7,6 +7,7 @@ use groundplane_core::{ClusterId, Family, Owner};
 use groundplane_proto::provider::v1::address_service_client::AddressServiceClient;
 use groundplane_proto::provider::v1::{
     CreateReservationRequest, DeleteReservationRequest, ListReservationsRequest, ListReservationsResponse,
+    ReplaceTagsRequest,
 };
 use groundplane_runtime::grpc::Channel;
 use sha2::{Digest as _, Sha256};
@@ -132,6 +133,42 @@ impl ElasticIps for Remote {
             Err(failed) if failed.error.is(CloudErrorKind::NotFound) => Ok(()),
             Err(failed) => Err(failed.error),
         }
+    }
+
+    /// Before the first answer: no, so that nothing is begun that could not be ended.
+    fn retags(&self) -> bool {
+        let said = self.inner.capabilities.last();
+        said.is_some_and(|said| said.replaces_tags)
+    }
+
+    async fn retag(&self, id: &str, tags: &[String]) -> Result<Reservation, CloudError> {
+        let operation = Operation::read(format!("replace tags of reservation {id}"), "ReplaceTags").finds();
+        let said = self.offers(Capability::Addresses, &operation).await?;
+        if !said.replaces_tags {
+            let message = format!("the provider `{}` has no ReplaceTags", said.name);
+            return Err(operation.error(CloudErrorKind::Refused, message));
+        }
+        let request = ReplaceTagsRequest {
+            id: id.to_owned(),
+            tags: tags.to_vec(),
+        };
+        let answer = self
+            .call(&operation, request, |channel, request| async move {
+                client(channel).replace_tags(request).await
+            })
+            .await?;
+        let changed = answer
+            .reservation
+            .ok_or_else(|| operation.nonsense("an answer without a reservation"))?;
+        let changed = reservation(changed).map_err(|wrong| operation.nonsense(wrong))?;
+        if changed.id != id || changed.tags != tags {
+            let wrong = format!(
+                "it changed `{}`, which has the tags {:?}",
+                changed.id, changed.tags
+            );
+            return Err(operation.nonsense(wrong));
+        }
+        Ok(changed)
     }
 }
 

@@ -1,9 +1,7 @@
 //! One call: it has a slot, a deadline, and as many tries as are safe.
 
 use std::future::Future;
-use std::time::Duration;
 
-use backon::{BackoffBuilder as _, ExponentialBuilder};
 use groundplane_core::ErrorKind;
 use groundplane_runtime::grpc::{Channel, RpcError};
 use tokio::time::{Instant, timeout_at};
@@ -11,12 +9,12 @@ use tonic::{Code, Request, Response, Status};
 use tracing::debug;
 
 use super::Remote;
+use crate::error::answered;
+use crate::tries::Tries;
 use crate::{CloudError, CloudErrorKind};
 
 /// Longest answer that is read: a page of 1,000 machines with many labels each.
 pub(super) const LONGEST_ANSWER: usize = 16 << 20;
-/// Tries of a call that may be repeated, the first included.
-const TRIES: usize = 3;
 
 /// What `ErrorInfo.reason` says where the code has two meanings.
 const RATE_LIMITED: &str = "RATE_LIMITED";
@@ -106,23 +104,16 @@ impl Remote {
             code: Code::Cancelled,
         })?;
         let deadline = Instant::now() + self.inner.deadline;
-        let mut pauses = ExponentialBuilder::default()
-            .with_min_delay(Duration::from_millis(100))
-            .with_max_delay(Duration::from_secs(2))
-            .with_max_times(TRIES - 1)
-            .with_jitter()
-            .build();
+        let mut tries = Tries::default();
         loop {
             let failed = match self.attempt(operation, request.clone(), deadline, &send).await {
                 Ok(answer) => return Ok(answer),
                 Err(failed) => failed,
             };
-            let pause = pauses.next().filter(|_| operation.repeats && is_passing(&failed));
-            let Some(pause) = pause else { return Err(failed) };
-            let pause = pause.max(failed.error.retry_after.unwrap_or_default());
-            if Instant::now() + pause >= deadline {
+            let may_repeat = operation.repeats && is_passing(&failed);
+            let Some(pause) = may_repeat.then(|| tries.rest(&failed.error, deadline)).flatten() else {
                 return Err(failed);
-            }
+            };
             debug!(error = %failed.error, ?pause, "trying again");
             tokio::time::sleep(pause).await;
         }
@@ -185,16 +176,10 @@ pub(super) fn classify(operation: &Operation, status: Status) -> Failed {
             CloudErrorKind::Unavailable
         }
     };
-    let message = if error.message.is_empty() {
-        format!("the provider answered {}", error.reason)
-    } else {
-        error.message
-    };
-    let mut failure = operation.error(kind, message);
-    failure.retry_after = error.retry_after;
+    let code = error.code;
     Failed {
-        error: failure,
-        code: error.code,
+        error: answered(kind, &operation.name, error),
+        code,
     }
 }
 

@@ -37,6 +37,7 @@ pub(super) struct Said {
     pub(super) needs_sessions: bool,
     pub(super) moves_atomically: bool,
     pub(super) calls_per_move: u32,
+    pub(super) replaces_tags: bool,
 }
 
 impl Said {
@@ -192,6 +193,7 @@ fn read(answer: GetCapabilitiesResponse) -> Result<Said, String> {
         needs_sessions: answer.needs_sessions,
         moves_atomically: answer.moves_atomically,
         calls_per_move: answer.calls_per_move.max(1),
+        replaces_tags: answer.replaces_tags,
     })
 }
 

@@ -1,6 +1,7 @@
 //! From messages to values. An enum's value that we do not know becomes the one that changes least, and never absence.
 
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 
 use groundplane_core::{Family, Prefix, ProviderId};
 use groundplane_proto::instances::v1 as instances;
@@ -132,6 +133,7 @@ pub(super) fn project(row: wire::GetProjectResponse) -> Result<Option<BgpProject
         pending: row.pending,
         local_asn: row.local_asn,
         password: secret(row.password),
+        max_prefixes: NonZeroU32::new(row.max_prefixes),
     }))
 }
 

@@ -71,12 +71,41 @@ pub async fn elastic_ips_contract(ips: &dyn ElasticIps) {
         );
     }
     for reservation in &made {
+        tags_are_replaced(ips, reservation).await;
         ips.delete(&reservation.id).await.expect("delete");
         ips.delete(&reservation.id)
             .await
             .expect("gone already is success");
     }
     assert_eq!(ips.list().await.expect("list").len(), before, "all given back");
+}
+
+/// Where they can be: as often as anybody wants, and nothing else is.
+async fn tags_are_replaced(ips: &dyn ElasticIps, before: &Reservation) {
+    let tags = ips.tags_of(&owner("one", "heir"));
+    if !ips.retags() {
+        let error = ips.retag(&before.id, &tags).await.expect_err("it cannot");
+        assert_eq!(error.kind, CloudErrorKind::Refused, "{error}");
+        return;
+    }
+    for _ in 0..2 {
+        let after = ips.retag(&before.id, &tags).await.expect("retag");
+        let given: BTreeSet<_> = tags.iter().collect();
+        assert_eq!(
+            after.tags.iter().collect::<BTreeSet<_>>(),
+            given,
+            "these tags alone"
+        );
+        let expected = Reservation {
+            tags: after.tags.clone(),
+            ..before.clone()
+        };
+        assert_eq!(after, expected, "nothing else changes");
+        assert!(
+            ips.list().await.expect("list").contains(&after),
+            "the list shows it"
+        );
+    }
 }
 
 fn owner(cluster: &str, name: &str) -> Owner {

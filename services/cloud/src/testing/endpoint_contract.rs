@@ -6,7 +6,7 @@
 
 use groundplane_core::ProviderId;
 
-use crate::{CloudErrorKind, Endpoint, EndpointIps, EndpointSelector};
+use crate::{CloudErrorKind, Endpoint, EndpointAssignment, EndpointIps, EndpointSelector};
 
 /// The endpoint that `selector` means is there, and nobody holds it; `missing` means none. `machines` are two, and `absent` is not
 /// there, though it could be. Leaves the endpoint with nobody.
@@ -26,9 +26,6 @@ pub async fn endpoint_ips_contract(
         .await
         .expect_err("there is no such endpoint");
     assert_eq!(error.kind, CloudErrorKind::NotFound, "{error}");
-    let read = || async { ips.endpoint(selector).await.expect("read") };
-    let Endpoint { address, assignments } = read().await;
-    assert_eq!(assignments, [], "nobody holds it");
     for machine in machines {
         assert_eq!(
             ips.machine(machine).as_ref(),
@@ -36,7 +33,25 @@ pub async fn endpoint_ips_contract(
             "as assignments have it"
         );
     }
+    let held = is_given_once(ips, selector, machines, absent).await;
+    let held = moves_as_it_says(ips, selector, held, machines[1], absent).await;
+    ips.unassign(&held.id).await.expect("put back");
+    assert_eq!(holders(ips, selector).await, []);
+}
 
+async fn holders(ips: &dyn EndpointIps, selector: &EndpointSelector) -> Vec<EndpointAssignment> {
+    ips.endpoint(selector).await.expect("read").assignments
+}
+
+/// To no machine that is not there, and to none while another has it. The first machine has it in the end.
+async fn is_given_once(
+    ips: &dyn EndpointIps,
+    selector: &EndpointSelector,
+    machines: [&ProviderId; 2],
+    absent: &ProviderId,
+) -> EndpointAssignment {
+    let Endpoint { address, assignments } = ips.endpoint(selector).await.expect("read");
+    assert_eq!(assignments, [], "nobody holds it");
     let error = ips
         .assign(address, absent)
         .await
@@ -44,22 +59,19 @@ pub async fn endpoint_ips_contract(
     assert_eq!(error.kind, CloudErrorKind::NotFound, "{error}");
     let first = ips.assign(address, machines[0]).await.expect("assign");
     assert_eq!(first.machine, *machines[0]);
+    let alone = std::slice::from_ref(&first);
     assert_eq!(
-        read().await.assignments,
-        vec![first.clone()],
+        holders(ips, selector).await,
+        alone,
         "the list says what the answer said"
     );
 
     let error = ips.assign(address, machines[1]).await.expect_err("it is held");
     assert_eq!(error.kind, CloudErrorKind::AlreadyExists, "{error}");
-    assert_eq!(
-        read().await.assignments,
-        vec![first.clone()],
-        "and stays where it is"
-    );
+    assert_eq!(holders(ips, selector).await, alone, "and stays where it is");
 
     ips.unassign(&first.id).await.expect("unassign");
-    assert_eq!(read().await.assignments, []);
+    assert_eq!(holders(ips, selector).await, []);
     let error = ips.unassign(&first.id).await.expect_err("it is gone");
     assert_eq!(error.kind, CloudErrorKind::NotFound, "{error}");
 
@@ -69,29 +81,35 @@ pub async fn endpoint_ips_contract(
         ips.moves_atomically() || again.id != first.id,
         "an id never comes back"
     );
-    let mut last = again;
-    if ips.moves_atomically() {
-        let moved = ips.reassign(address, machines[1]).await.expect("reassign");
-        assert_eq!(moved.machine, *machines[1]);
-        assert_ne!(moved.id, last.id);
-        assert_eq!(read().await.assignments, vec![moved.clone()]);
-        let error = ips
-            .reassign(address, absent)
-            .await
-            .expect_err("there is no such machine");
-        assert_eq!(error.kind, CloudErrorKind::NotFound, "{error}");
-        assert_eq!(
-            read().await.assignments,
-            vec![moved.clone()],
-            "and stays where it is"
-        );
-        last = moved;
-    } else {
-        let error = ips.reassign(address, machines[1]).await.expect_err("it cannot");
+    again
+}
+
+/// In one step to `machine`, or not at all. Gives the assignment that there is in the end.
+async fn moves_as_it_says(
+    ips: &dyn EndpointIps,
+    selector: &EndpointSelector,
+    held: EndpointAssignment,
+    machine: &ProviderId,
+    absent: &ProviderId,
+) -> EndpointAssignment {
+    let Endpoint { address, .. } = ips.endpoint(selector).await.expect("read");
+    if !ips.moves_atomically() {
+        let error = ips.reassign(address, machine).await.expect_err("it cannot");
         assert_eq!(error.kind, CloudErrorKind::Refused, "{error}");
+        return held;
     }
-    ips.unassign(&last.id).await.expect("put back");
-    assert_eq!(read().await.assignments, []);
+    let moved = ips.reassign(address, machine).await.expect("reassign");
+    assert_eq!(moved.machine, *machine);
+    assert_ne!(moved.id, held.id);
+    let alone = std::slice::from_ref(&moved);
+    assert_eq!(holders(ips, selector).await, alone);
+    let error = ips
+        .reassign(address, absent)
+        .await
+        .expect_err("there is no such machine");
+    assert_eq!(error.kind, CloudErrorKind::NotFound, "{error}");
+    assert_eq!(holders(ips, selector).await, alone, "and stays where it is");
+    moved
 }
 
 #[cfg(test)]

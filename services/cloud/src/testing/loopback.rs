@@ -235,6 +235,7 @@ impl CapabilityService for Loopback {
             address_families: families,
             needs_sessions: cloud.bgp.as_ref().is_some_and(|bgp| bgp.needs_sessions()),
             moves_atomically: endpoint.as_ref().is_some_and(|ips| ips.moves_atomically()),
+            replaces_tags: matches!(&cloud.addresses, AddressBackend::Cloud(ips) if ips.retags()),
         }))
     }
 }

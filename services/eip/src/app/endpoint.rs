@@ -11,7 +11,8 @@ use groundplane_cloud::{
     Cloud, CloudError, CloudErrorKind, ConfiguredEndpoint, Endpoint, EndpointAssignment, EndpointIps,
 };
 use groundplane_core::{Clock, ProviderId};
-use groundplane_runtime::{Context, Tasks};
+use groundplane_runtime::grpc::InvalidField;
+use groundplane_runtime::{Backoff, Context, Tasks};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as Gate, oneshot};
@@ -24,10 +25,11 @@ use crate::metrics::{EndpointCall, EndpointMetrics, MoveOutcome};
 
 /// Longest wait for one answer of the cloud, whatever the driver's own bound: while it hangs, nobody may hold the address.
 const ANSWER: Duration = Duration::from_secs(5);
-/// First pause after a call without an answer. It doubles each time.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// Longest pause.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Pauses after calls without an answer. While nobody holds the address, none is longer than it must be.
+const PAUSES: Backoff = Backoff {
+    first: Duration::from_millis(50),
+    longest: Duration::from_secs(1),
+};
 /// How long a move goes on after the address was taken away and its caller has left. Less than a drain; then others are likely to have
 /// decided anew, on what the cloud says.
 const FINISH: Duration = Duration::from_secs(10);
@@ -129,7 +131,7 @@ impl ApiEndpoint {
     pub(crate) async fn move_to(&self, wish: Wish) -> Result<Moved, EipError> {
         let inner = self.need()?;
         let Some(to) = inner.ips().machine(&wish.to) else {
-            return Err(EipError::invalid("to", "not a machine of this cloud"));
+            return Err(InvalidField::new("to", "not a machine of this cloud").into());
         };
         let wish = Wish { to, ..wish };
         let turn = Arc::clone(&inner.turn).lock_owned().await;
@@ -164,7 +166,8 @@ struct Course {
     open_since: Option<Instant>,
     /// How long nobody held it.
     gap: Option<Duration>,
-    pause: Duration,
+    /// Calls that failed.
+    failures: u32,
 }
 
 impl Course {
@@ -174,7 +177,7 @@ impl Course {
             calls: 0,
             open_since: None,
             gap: None,
-            pause: FIRST_PAUSE,
+            failures: 0,
         }
     }
 
@@ -191,8 +194,10 @@ impl Course {
 
     /// The next pause.
     fn pause(&mut self, error: &CloudError) -> Duration {
-        let pause = self.pause.max(error.retry_after.unwrap_or_default().min(ANSWER));
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        let pause = PAUSES
+            .nominal(self.failures)
+            .max(error.retry_after.unwrap_or_default().min(ANSWER));
+        self.failures += 1;
         pause
     }
 }

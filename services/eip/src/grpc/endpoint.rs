@@ -2,7 +2,7 @@
 
 use groundplane_cloud::EndpointAssignment;
 use groundplane_proto::eip::v1 as proto;
-use groundplane_runtime::grpc::timestamp;
+use groundplane_runtime::grpc::{InvalidField, timestamp};
 
 use super::convert;
 use crate::app::{Moved, Seen};
@@ -15,11 +15,11 @@ pub(super) fn wish(request: &proto::MoveEndpointRequest) -> Result<Wish, EipErro
     let address = request
         .address
         .parse()
-        .map_err(|error| EipError::invalid("address", error))?;
+        .map_err(|error| InvalidField::new("address", error))?;
     let to = request
         .to
         .parse()
-        .map_err(|error| EipError::invalid("to", error))?;
+        .map_err(|error| InvalidField::new("to", error))?;
     let decided_on = Some(request.assignment_id.clone()).filter(|id| !id.is_empty());
     Ok(Wish {
         address,

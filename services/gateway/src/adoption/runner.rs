@@ -8,12 +8,12 @@ use groundplane_core::names;
 use groundplane_proto::core::v1::{Owner, PoolRef};
 use groundplane_proto::ipam::v1::watch_response::Event;
 use groundplane_proto::ipam::v1::{AdoptRequest, AdoptResponse, GetStoreRequest, PoolStatus, WatchResponse};
+use groundplane_runtime::Backoff;
 use groundplane_runtime::grpc::RpcError;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tracing::{debug, error, info, warn};
 
 use super::snapshot;
-use crate::backoff::Backoff;
 use crate::cluster::objects::Key;
 use crate::domain::service::Scope;
 use crate::gateway::{Gateway, Standing, WAITS_FOR_ADDRESS};

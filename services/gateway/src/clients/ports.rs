@@ -69,6 +69,8 @@ port! {
 port! {
     /// Who speaks BGP with whom.
     Bgp, BgpOverGrpc, BgpServiceClient, bgp;
+    /// Switches BGP on for the project, and tells what holds for all of it.
+    ensure_project(EnsureProjectRequest) -> EnsureProjectResponse within CLOUD_DEADLINE;
     /// Makes sure that a machine has its sessions, and tells its peers.
     ensure_machine(EnsureMachineRequest) -> EnsureMachineResponse within CLOUD_DEADLINE;
     /// The peers of every machine.

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use groundplane_core::ClusterId;
+use groundplane_runtime::Backoff;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::backoff::Backoff;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSES: Backoff = Backoff {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use groundplane_runtime::Backoff;
 use kube::Api;
 use kube::api::ListParams;
 use kube::runtime::watcher::{self, Event};
@@ -12,7 +13,6 @@ use tracing::{debug, info, warn};
 
 use super::index::{Change, Index};
 use super::objects::{Key, Seen, Slim};
-use crate::backoff::Backoff;
 
 /// Objects a page: 500 nodes of 10 KB are 5 MB of JSON, held once.
 const PAGE: u32 = 500;

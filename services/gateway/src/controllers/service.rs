@@ -13,6 +13,7 @@ mod announced;
 mod answer;
 mod company;
 mod hold;
+mod limit;
 mod patch;
 mod refusal;
 mod release;
@@ -24,12 +25,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use groundplane_core::ErrorKind;
-use groundplane_runtime::Context;
+use groundplane_runtime::{Backoff, Context};
 use groundplane_runtime::grpc::RpcError;
 use tracing::{debug, warn};
 
 use crate::announcers::{self, Announcer};
-use crate::backoff::Backoff;
 use crate::cluster::objects::{Key, ServiceObject, ServiceType};
 use crate::cluster::{Change, Event, Part, WriteError};
 use crate::controllers::{self, Controller, after_write};
@@ -192,7 +192,7 @@ impl ServiceController {
         // Refused, it takes nobody's place.
         self.gateway.prefixes.leave(key);
         match &*refusal.reason {
-            sharing::IN_USE | sharing::PORT_IN_USE | sharing::LOCAL_TRAFFIC | company::PREFIX_LIMIT => {
+            sharing::IN_USE | sharing::PORT_IN_USE | sharing::LOCAL_TRAFFIC | limit::PREFIX_LIMIT => {
                 WAITS_FOR_SERVICE
             }
             _ => WAITS_FOR_ADDRESS,

@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use groundplane_core::Clock;
 use groundplane_runtime::health::Component;
-use groundplane_runtime::{Context, Tasks};
+use groundplane_runtime::{Backoff, Context, Tasks};
 use jiff::Timestamp;
 use parking_lot::RwLock;
 use tokio::sync::{Mutex, mpsc, watch};
@@ -26,7 +26,6 @@ use super::ports::{EndpointWatch, Reports};
 use super::status::{Moves, Status};
 use super::values::{Effect, Failure, Holding, Question, Record, Report};
 use super::{AgentConfig, AgentPorts};
-use crate::backoff::Backoff;
 
 /// Pauses before the stream to `health` is opened again.
 const PAUSES: Backoff = Backoff {

@@ -3,12 +3,15 @@
 //! A session carries a number of prefixes; one more, and the other side ends it, on every machine and for every Service. So the address
 //! that would be one too many is not given. Counted are the addresses that Services show, and the Services that are about to get one.
 //!
-//! Owner: the Service controller takes and leaves places. One lock, never held across an await.
+//! Owner: the Service controller takes and leaves places, and remembers how many there are by the cloud's word. Short locks, never held
+//! across an await.
 
 use std::collections::{BTreeSet, HashSet};
+use std::time::Duration;
 
 use groundplane_core::Family;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::cluster::objects::Key;
 
@@ -17,9 +20,22 @@ use crate::cluster::objects::Key;
 pub(crate) struct Prefixes {
     /// Services that may get an address of a family, though they may not show it yet.
     admitted: Mutex<HashSet<(Key, Family)>>,
+    /// How many the cloud allows, and when it said so. 0: any number.
+    allowed: Mutex<Option<(u32, Instant)>>,
 }
 
 impl Prefixes {
+    /// How many the cloud allowed when it was asked last, if that was no longer ago.
+    pub(crate) fn allowed(&self, age: Duration) -> Option<u32> {
+        let allowed = *self.allowed.lock();
+        allowed.filter(|(_, at)| at.elapsed() <= age).map(|(count, _)| count)
+    }
+
+    /// The cloud said how many it allows.
+    pub(crate) fn allow(&self, count: u32) {
+        *self.allowed.lock() = Some((count, Instant::now()));
+    }
+
     /// May this Service get one more address of the family? `announced` are the addresses that others show, and `by` the Services that
     /// show them. If so, the place is its own until it leaves.
     pub(crate) fn admit<Address: Ord>(

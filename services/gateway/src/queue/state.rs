@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};
 use std::time::Duration;
 
+use groundplane_runtime::Backoff;
 use tokio::time::Instant;
 
 use super::Waits;
-use crate::backoff::Backoff;
 use crate::cluster::objects::Key;
 
 /// After errors.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use groundplane_core::NodeName;
 use groundplane_proto::health::v1 as proto;
+use groundplane_runtime::grpc::InvalidField;
 
 use crate::app::{Asked, Observation, Report};
 use crate::domain::{Candidate, Cause, Holder, Outcome, Sign, Situation};
@@ -13,9 +14,9 @@ use crate::error::HealthError;
 
 /// An address and a port that can be connected to.
 pub(super) fn address(field: &str, text: &str) -> Result<SocketAddr, HealthError> {
-    let refuse = |problem: &str| {
+    let refuse = |problem: &str| -> HealthError {
         let help = "write an address and a port: `10.0.0.5:6443`, `[2001:db8::5]:6443`";
-        HealthError::invalid(field, format!("`{text}` {problem}; {help}"))
+        InvalidField::new(field, format!("`{text}` {problem}; {help}")).into()
     };
     let address: SocketAddr = text.parse().map_err(|_| refuse("is no address and port"))?;
     if address.port() == 0 {
@@ -34,10 +35,10 @@ pub(super) fn asked(request: &proto::WatchEndpointRequest) -> Result<Asked, Heal
         let field = |name: &str| format!("candidates[{index}].{name}");
         let (node, value) = self::candidate(&field, candidate)?;
         if candidates.insert(node.clone(), value).is_some() {
-            return Err(HealthError::invalid(
+            return Err(InvalidField::new(
                 field("node"),
                 format!("`{node}` is there twice"),
-            ));
+            ).into());
         }
     }
     let holder = match (request.holder.as_str(), request.holder_unknown) {
@@ -45,7 +46,7 @@ pub(super) fn asked(request: &proto::WatchEndpointRequest) -> Result<Asked, Heal
         ("", false) => Holder::Nobody,
         (_, true) => {
             let message = "a holder that is named is not unknown";
-            return Err(HealthError::invalid("holder_unknown", message));
+            return Err(InvalidField::new("holder_unknown", message).into());
         }
         (name, false) => Holder::Node(node("holder", name)?),
     };
@@ -68,12 +69,13 @@ fn candidate(
         address: address(&field("address"), &candidate.address)?,
         cordoned: candidate.cordoned,
         deleting: candidate.deleting,
+        refused: candidate.refused,
     };
     Ok((node(&field("node"), &candidate.node)?, value))
 }
 
 fn node(field: &str, name: &str) -> Result<NodeName, HealthError> {
-    name.parse().map_err(|error| HealthError::invalid(field, error))
+    name.parse().map_err(|error| InvalidField::new(field, error).into())
 }
 
 pub(super) fn report(report: &Report, now: Instant) -> proto::WatchEndpointResponse {

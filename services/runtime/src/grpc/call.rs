@@ -3,19 +3,19 @@
 use std::future::Future;
 use std::time::Duration;
 
-use backon::{ExponentialBuilder, Retryable as _};
-use parking_lot::Mutex;
+use tokio::time::{sleep, timeout};
 use tonic::{Response, Status};
 use tracing::debug;
 
 use super::RpcError;
+use crate::Backoff;
 
 /// How long, and how often, a call is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// All tries and the pauses between them take no longer than this.
     pub total: Duration,
-    /// The first pause; each one after it is up to twice as long, with jitter.
+    /// The first pause at most; each one after it is up to twice as long, with jitter.
     pub first_pause: Duration,
     /// No pause is longer, unless the server asks for it.
     pub longest_pause: Duration,
@@ -43,30 +43,34 @@ where
     Fut: Future<Output = Result<Response<T>, Status>>,
 {
     let mut attempt = attempt;
-    let last = Mutex::new(None);
-    let pauses = ExponentialBuilder::default()
-        .with_jitter()
-        .with_min_delay(policy.first_pause)
-        .with_max_delay(policy.longest_pause)
-        .without_max_times();
-    let tries = (|| {
-        let call = attempt();
-        async { call.await.map(Response::into_inner).map_err(RpcError::from) }
-    })
-    .retry(pauses)
-    .when(|error: &RpcError| error.kind.is_retryable())
-    .adjust(|error: &RpcError, pause| {
-        pause.map(|pause| error.retry_after.map_or(pause, |after| after.max(pause)))
-    })
-    .notify(|error: &RpcError, pause| {
-        debug!(reason = error.reason, error = %error, ?pause, "call is repeated");
-        *last.lock() = Some(error.clone());
-    });
-    let Ok(result) = tokio::time::timeout(policy.total, tries).await else {
-        let last = last.lock().take();
-        return Err(last.unwrap_or_else(|| RpcError::timeout(format!("no answer within {:?}", policy.total))));
+    let pauses = Backoff {
+        first: policy.first_pause,
+        longest: policy.longest_pause,
     };
-    result
+    let mut last = None;
+    let tries = async {
+        let mut failures = 0;
+        loop {
+            let error = match attempt().await {
+                Ok(answer) => return Ok(answer.into_inner()),
+                Err(status) => RpcError::from(status),
+            };
+            if !error.kind.is_retryable() {
+                return Err(error);
+            }
+            let pause = pauses.pause(failures).max(error.retry_after.unwrap_or_default());
+            debug!(reason = error.reason, error = %error, ?pause, "call is repeated");
+            last = Some(error);
+            failures += 1;
+            sleep(pause).await;
+        }
+    };
+    match timeout(policy.total, tries).await {
+        Ok(result) => result,
+        Err(_) => {
+            Err(last.unwrap_or_else(|| RpcError::timeout(format!("no answer within {:?}", policy.total))))
+        }
+    }
 }
 
 #[cfg(test)]

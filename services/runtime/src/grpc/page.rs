@@ -6,10 +6,9 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-use groundplane_core::{ErrorKind, Kinded};
 use tonic::Status;
 
-use super::{Details, status};
+use super::{InvalidField, status};
 
 /// Items of a page where the caller does not say.
 const USUAL: usize = 500;
@@ -25,21 +24,6 @@ const BEHIND: char = '>';
 pub struct Page<K> {
     size: usize,
     after: Option<K>,
-}
-
-/// A page token that was never given out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("page_token: is not one that was given out for this list; begin again without one")]
-struct BadToken;
-
-impl Kinded for BadToken {
-    fn kind(&self) -> ErrorKind {
-        ErrorKind::Invalid
-    }
-
-    fn reason(&self) -> &'static str {
-        "INVALID_FIELD"
-    }
 }
 
 impl<K: Ord + Display + FromStr> Page<K> {
@@ -90,11 +74,9 @@ fn read<K: FromStr>(token: &str) -> Option<K> {
 }
 
 fn refused(service: &'static str) -> Status {
-    let details = Details {
-        violations: vec![(FIELD.to_owned(), BadToken.to_string())],
-        ..Details::default()
-    };
-    status(service, &BadToken, details)
+    let message = "is not one that was given out for this list; begin again without one";
+    let error = InvalidField::new(FIELD, message);
+    status(service, &error, error.details())
 }
 
 #[cfg(test)]

@@ -113,6 +113,18 @@ fn prefix_length(family: Family, quantity: u32) -> Option<u8> {
     (quantity.is_power_of_two() && quantity <= MOST_ADDRESSES).then(|| family.bits() - bits)
 }
 
+/// An address, or a block of them: `192.0.2.7`, `192.0.2.0/28`.
+fn addresses(text: &str) -> Option<(IpAddr, u8)> {
+    let (address, cidr) = match text.split_once('/') {
+        Some((address, cidr)) => (address, Some(cidr.parse().ok()?)),
+        None => (text, None),
+    };
+    let address: IpAddr = address.trim().parse().ok()?;
+    let bits = Family::of(address).bits();
+    let cidr = cidr.unwrap_or(bits);
+    (cidr <= bits).then_some((address, cidr))
+}
+
 impl ProjectState {
     /// Reserves as a client asks: within the quota at once, beyond it `pending`, or refused where the client
     /// wants no waiting.
@@ -137,21 +149,12 @@ impl ProjectState {
             ));
         }
         let row = Reservation {
-            id: self.ids.next(Kind::Reservation).into(),
-            kind,
-            state: ReservationState::Pending,
-            address: None,
-            cidr: 0,
-            quantity,
             details: request.details,
             tags: request.tags,
             customdata: request.customdata.unwrap_or_default(),
             metro: metro.map(str::to_owned),
             facility,
-            management: false,
-            vrf: None,
-            assignments: Vec::new(),
-            created_at: now,
+            ..self.blank(kind, quantity, now)
         };
         if !within {
             return Ok(self.keep(row));
@@ -185,45 +188,66 @@ impl ProjectState {
             None => Some(self.options.metro.clone()),
         };
         let row = Reservation {
+            details,
+            tags,
+            metro,
+            ..self.blank(kind, quantity, now)
+        };
+        let row = Reservation {
+            vrf: (kind == ReservationKind::Vrf).then(|| self.ids.next(Kind::Vrf)),
+            ..row
+        };
+        if pending {
+            return Ok(self.keep(row));
+        }
+        let address = self.given(address, kind, quantity, cidr)?;
+        Ok(self.hold(row, address, cidr))
+    }
+
+    /// One that waits, and that nobody has said anything about.
+    fn blank(&mut self, kind: ReservationKind, quantity: u32, now: Timestamp) -> Reservation {
+        Reservation {
             id: self.ids.next(Kind::Reservation).into(),
             kind,
             state: ReservationState::Pending,
             address: None,
             cidr: 0,
             quantity,
-            details,
-            tags,
+            details: None,
+            tags: Vec::new(),
             customdata: Map::new(),
-            metro,
+            metro: None,
             facility: None,
             management: false,
-            vrf: (kind == ReservationKind::Vrf).then(|| self.ids.next(Kind::Vrf)),
+            vrf: None,
             assignments: Vec::new(),
             created_at: now,
-        };
-        if pending {
-            return Ok(self.keep(row));
         }
-        let address = match address {
+    }
+
+    /// The address that a test wants, where it can be; the next that is free where it wants none.
+    fn given(
+        &mut self,
+        address: Option<IpAddr>,
+        kind: ReservationKind,
+        quantity: u32,
+        cidr: u8,
+    ) -> Result<IpAddr, SetupError> {
+        match address {
             Some(given) if Family::of(given) != family_of(kind) && kind != ReservationKind::Vrf => {
-                return Err(SetupError::Invalid(format!("{given} is not of {kind}")));
+                Err(SetupError::Invalid(format!("{given} is not of {kind}")))
             }
             // A VRF is an address space of its own: nothing to collide with.
-            Some(given) if kind == ReservationKind::Vrf => given,
+            Some(given) if kind == ReservationKind::Vrf => Ok(given),
             Some(given) if self.is_held(given, u128::from(quantity)) => {
-                return Err(SetupError::Taken(given.to_string()));
+                Err(SetupError::Taken(given.to_string()))
             }
-            Some(given) if bounds(given, cidr).0 != number(given) => {
-                return Err(SetupError::Invalid(format!(
-                    "{given} is not the first address of a /{cidr}"
-                )));
-            }
-            Some(given) => given,
-            None => self
-                .next_block(kind, quantity)
-                .ok_or(SetupError::Full("address"))?,
-        };
-        Ok(self.hold(row, address, cidr))
+            Some(given) if bounds(given, cidr).0 != number(given) => Err(SetupError::Invalid(format!(
+                "{given} is not the first address of a /{cidr}"
+            ))),
+            Some(given) => Ok(given),
+            None => self.next_block(kind, quantity).ok_or(SetupError::Full("address")),
+        }
     }
 
     /// A person says yes to a pending reservation, whatever the quota: it gets its address.
@@ -328,17 +352,8 @@ impl ProjectState {
         if_held: IfHeld,
         now: Timestamp,
     ) -> Result<AssignmentId, ApiError> {
-        let invalid = || ApiError::unprocessable(format!("address {text} is not valid"));
-        let (address, cidr) = match text.split_once('/') {
-            Some((address, cidr)) => (address, Some(cidr.parse::<u8>().map_err(|_| invalid())?)),
-            None => (text, None),
-        };
-        let address: IpAddr = address.trim().parse().map_err(|_| invalid())?;
-        let bits = Family::of(address).bits();
-        let cidr = cidr.unwrap_or(bits);
-        if cidr > bits {
-            return Err(invalid());
-        }
+        let (address, cidr) =
+            addresses(text).ok_or_else(|| ApiError::unprocessable(format!("address {text} is not valid")))?;
         let (first, last) = bounds(address, cidr);
         let block = self.block_around(address, first, last).ok_or_else(|| {
             ApiError::unprocessable(format!(
@@ -375,6 +390,12 @@ impl ProjectState {
             reservation: Some(block),
             created_at: now,
         };
+        self.attach(block, assignment);
+        Ok(id)
+    }
+
+    fn attach(&mut self, block: ReservationId, assignment: Assignment) {
+        let (id, device) = (assignment.id, assignment.device);
         self.holders.record(&assignment, true);
         self.assignments.insert(id, assignment);
         if let Some(row) = self.reservations.get_mut(block) {
@@ -383,7 +404,6 @@ impl ProjectState {
         if let Some(device) = self.devices.get_mut(device) {
             device.addresses.push(id);
         }
-        Ok(id)
     }
 
     /// The reservation that has all of these addresses.

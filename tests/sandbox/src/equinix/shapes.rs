@@ -371,40 +371,58 @@ impl<'a> IpBody<'a> {
         with_facility: bool,
         with_metro: bool,
     ) -> Self {
+        let metro = row.metro.as_deref().map(|code| metro(code, with_metro));
+        if let Some(vrf) = row.vrf {
+            return Self::Vrf(Box::new(VrfBody::new(row, vrf, project, metro)));
+        }
+        let facility = row.facility.as_deref().map(|code| facility(code, with_facility));
+        Self::Reservation(Box::new(ReservationBody {
+            metro,
+            facility,
+            assignments,
+            ..ReservationBody::bare(row, project)
+        }))
+    }
+}
+
+impl<'a> VrfBody<'a> {
+    fn new(row: &'a Reservation, vrf: Uuid, project: ProjectId, metro: Option<Sub<MetroBody<'a>>>) -> Self {
+        Self {
+            id: row.id,
+            href: Link::reservation(row.id),
+            kind: "vrf",
+            state: row.state,
+            address: Text(row.address),
+            cidr: row.cidr,
+            address_family: row
+                .address
+                .map_or(4, |address| family_number(Family::of(address))),
+            network: Text(row.address),
+            public: false,
+            management: false,
+            manageable: true,
+            bill: false,
+            details: row.details.as_deref(),
+            tags: &row.tags,
+            customdata: &row.customdata,
+            created_at: row.created_at,
+            metro,
+            project: Link::project(project).into(),
+            vrf: Link("vrfs", vrf).into(),
+        }
+    }
+}
+
+impl<'a> ReservationBody<'a> {
+    /// Without where it is and what has it.
+    fn bare(row: &'a Reservation, project: ProjectId) -> Self {
         use crate::model::ReservationKind as Kind;
         let family = if row.kind == Kind::PublicIpv6 {
             Family::V6
         } else {
             Family::V4
         };
-        let details = row.details.as_deref();
-        let metro = row.metro.as_deref().map(|code| metro(code, with_metro));
-        if let Some(vrf) = row.vrf {
-            return Self::Vrf(Box::new(VrfBody {
-                id: row.id,
-                href: Link::reservation(row.id),
-                kind: "vrf",
-                state: row.state,
-                address: Text(row.address),
-                cidr: row.cidr,
-                address_family: row
-                    .address
-                    .map_or(4, |address| family_number(Family::of(address))),
-                network: Text(row.address),
-                public: false,
-                management: false,
-                manageable: true,
-                bill: false,
-                details,
-                tags: &row.tags,
-                customdata: &row.customdata,
-                created_at: row.created_at,
-                metro,
-                project: Link::project(project).into(),
-                vrf: Link("vrfs", vrf).into(),
-            }));
-        }
-        Self::Reservation(Box::new(ReservationBody {
+        Self {
             id: row.id,
             href: Link::reservation(row.id),
             kind: row.kind,
@@ -422,15 +440,15 @@ impl<'a> IpBody<'a> {
             global_ip: row.kind == Kind::GlobalIpv4,
             addon: !row.management,
             bill: !row.management,
-            details,
+            details: row.details.as_deref(),
             tags: &row.tags,
             customdata: &row.customdata,
             created_at: row.created_at,
-            metro,
-            facility: row.facility.as_deref().map(|code| facility(code, with_facility)),
+            metro: None,
+            facility: None,
             project: Link::project(project).into(),
-            assignments,
-        }))
+            assignments: Vec::new(),
+        }
     }
 }
 

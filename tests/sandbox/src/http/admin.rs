@@ -150,6 +150,9 @@ struct ProjectChange {
     quota: Given<u32>,
     #[serde(default)]
     bgp_status: Option<BgpStatus>,
+    /// Prefixes that a machine may announce.
+    #[serde(default)]
+    max_prefix: Option<u32>,
     /// Regions of Cherry Servers, by name or slug, and the routers that they have from now on.
     #[serde(default)]
     regions: BTreeMap<String, RegionBgp>,
@@ -170,6 +173,9 @@ async fn change_project(State(shared): State<Shared>, Path(id): Path<String>, bo
                 }
                 if let Some(status) = change.bgp_status {
                     project.bgp.as_mut().ok_or(ApiError::NotFound)?.status = status;
+                }
+                if let Some(max_prefix) = change.max_prefix {
+                    project.bgp.as_mut().ok_or(ApiError::NotFound)?.max_prefix = max_prefix;
                 }
                 for (name, bgp) in change.regions {
                     let region = regions::named(&name).ok_or(SetupError::UnknownPlace(name))?;

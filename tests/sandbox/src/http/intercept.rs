@@ -13,9 +13,9 @@ use super::{Shared, respond};
 use crate::api::Api;
 use crate::cloud::{Access, Allowance};
 use crate::error::ApiError;
-use crate::fault::{Action, CallView};
+use crate::fault::{Action, CallView, Verdict};
 use crate::ident::ProjectId;
-use crate::journal::Entry;
+use crate::journal::{Entry, Open};
 
 /// The longest request body that is read.
 const MOST_BODY: usize = 1 << 20;
@@ -31,13 +31,36 @@ pub(super) async fn intercept(
         return respond(api.refuse(&ApiError::BadRequest("the body cannot be read".to_owned())));
     };
     let access = access(&shared, api, &parts.headers);
-    let route = route(api, &parts);
+    let (open, verdict) = begin(&shared, api, access, &parts, &body);
+    if !verdict.latency.is_zero() {
+        tokio::time::sleep(verdict.latency).await;
+    }
+    let response = match verdict.action {
+        Some(Action::Status(fault)) => injected(api, &fault),
+        Some(Action::Hang) => std::future::pending().await,
+        Some(Action::DropBefore) => sever(),
+        after => {
+            let request = Request::from_parts(parts, Body::from(body));
+            let response = process(&shared, api, access, request, next).await;
+            match after {
+                Some(action) => spoil::spoil(api, response, action).await,
+                None => response,
+            }
+        }
+    };
+    open.finish((!spoil::is_severed(&response)).then(|| response.status().as_u16()));
+    response
+}
+
+/// Writes it down, and decides what goes wrong.
+fn begin(shared: &Shared, api: Api, access: Option<Access>, parts: &Parts, body: &Bytes) -> (Open, Verdict) {
+    let route = route(api, parts);
     let path = parts
         .uri
         .path_and_query()
         .map_or("", |path| path.as_str())
         .to_owned();
-    let project = project_of(&shared, api, access, &parts);
+    let project = project_of(shared, api, access, parts);
     let open = shared.journal.begin(Entry {
         sequence: 0,
         project,
@@ -47,42 +70,19 @@ pub(super) async fn intercept(
         status: None,
         fault: None,
         duration_us: None,
-        body: (!body.is_empty()).then(|| readable(&body)),
+        body: (!body.is_empty()).then(|| readable(body)),
     });
     let verdict = shared.faults.decide(&CallView {
         project,
         method: parts.method.as_str(),
         route: &route,
         path: &path,
-        body: &body,
+        body,
     });
     if let Some(name) = verdict.name() {
         open.fault(&name);
     }
-    if !verdict.latency.is_zero() {
-        tokio::time::sleep(verdict.latency).await;
-    }
-    let response = match verdict.action {
-        Some(Action::Status(fault)) => injected(api, &fault),
-        Some(Action::Hang) => std::future::pending().await,
-        Some(Action::DropBefore) => sever(),
-        after => {
-            let response = process(
-                &shared,
-                api,
-                access,
-                Request::from_parts(parts, Body::from(body)),
-                next,
-            )
-            .await;
-            match after {
-                Some(action) => spoil::spoil(api, response, action).await,
-                None => response,
-            }
-        }
-    };
-    open.finish((!spoil::is_severed(&response)).then(|| response.status().as_u16()));
-    response
+    (open, verdict)
 }
 
 /// The call itself, for whoever may make it and has not made too many.

@@ -4,7 +4,6 @@ use groundplane_sandbox::{DeviceOptions, ReservationOptions, most_holders};
 use pretty_assertions::assert_eq;
 
 use super::*;
-use crate::testing::endpoint_ips_contract;
 use crate::{EndpointIps, EndpointSelector};
 
 const TAG: &str = "api=cluster-a";
@@ -23,20 +22,12 @@ fn tagged() -> ReservationOptions {
 #[tokio::test]
 async fn the_driver_keeps_the_contract_of_endpoints() {
     let bench = Bench::new().await;
-    let reservation = bench.project().add_reservation(tagged());
-    let machines = bench.add_machines(2);
-    let address = EndpointSelector::Address(reservation.address.unwrap());
-    let nowhere = EndpointSelector::Address("192.0.2.77".parse().unwrap());
-    for (selector, missing) in [(by_tag(TAG), by_tag("api=cluster")), (address, nowhere)] {
-        endpoint_ips_contract(
-            &bench.driver,
-            &selector,
-            &missing,
-            [&machines[0], &machines[1]],
-            &ABSENT.parse().unwrap(),
-        )
+    let machine = |device| bench.machine(device);
+    let (tags, absent) = (["before=1", TAG, "zebra=2"], ABSENT.parse().unwrap());
+    bench
+        .case(&machine)
+        .endpoints_keep_their_contract(&tags, TAG, "api=cluster", &absent)
         .await;
-    }
 }
 
 /// E69, E90: a move is one call, in which the address is on one machine all the time; with the read before and after it three.

@@ -2,23 +2,22 @@
 
 use std::time::Duration;
 
-use groundplane_sandbox::{Choice, DeviceOptions, DeviceState, ReservationOptions};
 use pretty_assertions::assert_eq;
 
 use super::*;
-use crate::{MachineAddressKind, MachineSource, PowerState};
+use crate::MachineSource;
 
 const LIST: &str = "/projects/{pid}/servers";
 
 /// E15, E90: more machines than the API shows on a page, whatever it thinks a page is.
 #[tokio::test]
 async fn every_page_of_machines_is_read() {
-    for (page_size, most, pages) in [
+    for (page_size, most, calls) in [
         (1000, 1000, 1),
-        (10, 1000, 4),
-        (1000, 7, 5),
+        (10, 1000, 7),
+        (1000, 7, 9),
         (33, 1000, 1),
-        (11, 11, 3),
+        (11, 11, 5),
     ] {
         let options = ProjectOptions {
             max_per_page: most,
@@ -29,39 +28,30 @@ async fn every_page_of_machines_is_read() {
         let listed = MachineSource::list(&bench.driver).await.unwrap();
         let ids: Vec<_> = listed.into_iter().map(|machine| machine.id).collect();
         assert_eq!(ids, made);
-        assert_eq!(bench.calls("GET", LIST), pages, "{page_size} of at most {most}");
+        assert_eq!(bench.calls("GET", LIST), calls, "{page_size} of at most {most}");
     }
 }
 
+/// E90
 #[tokio::test]
-async fn a_list_that_does_not_add_up_is_read_again_and_then_refused() {
+async fn a_list_that_does_not_add_up_is_read_on_and_then_refused() {
     let bench = Bench::with(ProjectOptions::cherry(), |config| config.page_size = 10).await;
-    bench.add_machines(25);
-    let missing = || rule("GET", LIST, Action::MissingItems { count: 2 }).object("offset=10");
-    bench.project().fault(missing().first(1));
-    assert_eq!(MachineSource::list(&bench.driver).await.unwrap().len(), 25);
-    bench.project().clear_faults();
-    bench.project().fault(missing());
-    let error = MachineSource::list(&bench.driver).await.unwrap_err();
-    assert_eq!(error.kind, CloudErrorKind::Unavailable, "{error}");
+    let machine = |device| bench.machine(device);
+    bench
+        .case(&machine)
+        .a_list_that_does_not_add_up_is_read_on_and_then_refused()
+        .await;
 }
 
+/// E90
 #[tokio::test]
 async fn a_page_that_breaks_off_is_asked_for_again() {
     let bench = Bench::with(ProjectOptions::cherry(), |config| config.page_size = 10).await;
-    bench.add_machines(25);
-    for action in [
-        Action::HalfBody,
-        Action::MalformedJson,
-        Action::DropAfter,
-        Action::status(502),
-    ] {
-        bench.project().clear_faults();
-        bench
-            .project()
-            .fault(rule("GET", LIST, action).object("offset=10").first(2));
-        assert_eq!(MachineSource::list(&bench.driver).await.unwrap().len(), 25);
-    }
+    let machine = |device| bench.machine(device);
+    bench
+        .case(&machine)
+        .a_page_that_breaks_off_is_asked_for_again()
+        .await;
 }
 
 /// A list of unknown length may be half of one.
@@ -79,54 +69,20 @@ async fn a_list_that_does_not_say_how_long_it_is_is_no_list() {
 #[tokio::test]
 async fn a_machine_shows_its_own_addresses_of_both_families_and_no_floating_ones() {
     let bench = Bench::new().await;
-    let both = bench.project().add_device(DeviceOptions::named("both"));
-    let private = bench.project().add_device(DeviceOptions {
-        public_ipv4: Choice::Absent,
-        ..DeviceOptions::named("private")
-    });
-    for device in [both, private] {
-        let floating = bench.project().add_reservation(ReservationOptions::default());
-        bench.project().assign(device, floating.address.unwrap());
-        let machine = bench.driver.get(&bench.machine(device)).await.unwrap();
-        let own = bench.project().addresses(device);
-        let own: Vec<_> = own.into_iter().filter(|row| row.management).collect();
-        assert!(own.iter().any(|row| row.address.is_ipv6()));
-        let mut expected = vec![(MachineAddressKind::Hostname, machine.hostname.clone())];
-        expected.extend(own.iter().map(|row| {
-            let kind = if row.public {
-                MachineAddressKind::ExternalIp
-            } else {
-                MachineAddressKind::InternalIp
-            };
-            (kind, row.address.to_string())
-        }));
-        let shown = machine.addresses.into_iter();
-        assert_eq!(
-            shown.map(|row| (row.kind, row.address)).collect::<Vec<_>>(),
-            expected
-        );
-        assert_eq!(
-            [&machine.zone, &machine.region, &machine.instance_type],
-            ["", "eu_nord_1", "c3.small.x86"]
-        );
-    }
+    let machine = |device| bench.machine(device);
+    let placed = ["", "eu_nord_1", "c3.small.x86"];
+    bench
+        .case(&machine)
+        .a_machine_shows_its_own_addresses_and_no_elastic_ones(placed)
+        .await;
 }
 
 /// E19, E90, the driver's part: only `inactive` is off.
 #[tokio::test]
 async fn only_an_inactive_machine_is_off() {
     let bench = Bench::new().await;
-    let device = bench.project().add_devices(1)[0];
-    for (state, power) in [
-        (DeviceState::Active, PowerState::On),
-        (DeviceState::Inactive, PowerState::Off),
-        (DeviceState::Failed, PowerState::On),
-        (DeviceState::Deprovisioning, PowerState::On),
-    ] {
-        bench.project().set_state(device, state);
-        let machine = bench.driver.get(&bench.machine(device)).await.unwrap();
-        assert_eq!(machine.power, power, "{state:?}");
-    }
+    let machine = |device| bench.machine(device);
+    bench.case(&machine).only_an_inactive_machine_is_off().await;
 }
 
 /// E13, E14, E90. 0 is what the API calls nobody: it must never be taken for a server.

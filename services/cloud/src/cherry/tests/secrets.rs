@@ -3,7 +3,7 @@
 use pretty_assertions::assert_eq;
 
 use super::*;
-use crate::overheard::{Log, check, told};
+use crate::testing::overheard::{Log, check, told};
 use crate::{BgpFabric, ElasticIps, EndpointIps, EndpointSelector, MachineSource};
 
 /// One call of each kind.

@@ -238,3 +238,65 @@ pub(super) async fn family(bench: &Bench) -> Check {
         format!("it was refused, and made `{}`", made[0].id)
     })
 }
+
+pub(super) async fn other_tags(bench: &Bench) -> Check {
+    let family = bench.first_family()?;
+    let before = bench.create(&bench.wanted("P31", &family, &["before"])).await?;
+    let tags = bench
+        .wanted(
+            "P31",
+            &family,
+            &["zulu last", "alpha first", "dup=1", "dup=1", "ünïcödé=✓"],
+        )
+        .tags;
+    if !bench.said.replaces_tags {
+        return must_refuse(
+            "ReplaceTags without replaces_tags",
+            bench.calls.replace_tags(&before.id, &tags).await,
+            &[Code::Unimplemented],
+        );
+    }
+    let expected = Reservation {
+        tags: tags.clone(),
+        ..before.clone()
+    };
+    for _ in 0..2 {
+        let after = bench.calls.replace_tags(&before.id, &tags).await?;
+        must(after.tags == tags, || {
+            format!("given {tags:?}, it has {:?}", after.tags)
+        })?;
+        must(after == expected || is_pending(&before), || {
+            format!("other tags made {after:?} of {before:?}")
+        })?;
+    }
+    let listed = bench.reservations().await?;
+    let row = find(&listed, &before.id)
+        .ok_or_else(|| Stop::fail(format!("`{}` is not in the list any more", before.id)))?;
+    // In which order they are listed is P21's.
+    let sorted = |tags: &[String]| {
+        let mut tags = tags.to_vec();
+        tags.sort();
+        tags
+    };
+    must(sorted(&row.tags) == sorted(&tags), || {
+        format!("given {tags:?}, the list has {:?}", row.tags)
+    })
+}
+
+pub(super) async fn tags_of_nothing(bench: &Bench) -> Check {
+    if !bench.said.replaces_tags {
+        return Err(Stop::skip("the provider does not say `replaces_tags`"));
+    }
+    let made = bench
+        .create(&bench.wanted("P32", &bench.first_family()?, &[]))
+        .await?;
+    bench.delete(&made.id).await?;
+    for id in [made.id, uuid::Uuid::new_v4().to_string()] {
+        must_refuse(
+            &format!("ReplaceTags of `{id}`"),
+            bench.calls.replace_tags(&id, &made.tags).await,
+            &[Code::NotFound],
+        )?;
+    }
+    Ok(())
+}

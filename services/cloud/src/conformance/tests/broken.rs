@@ -96,6 +96,7 @@ impl Breaker {
                 }
             }),
             "DeleteReservation" => self.delete(&call).await,
+            "ReplaceTags" => self.replace_tags(&call).await,
             "Assign" => self.assign(&call).await,
             "Unassign" => self.unassign(&call).await,
             "Reassign" if self.rule == "P60" => changed(call.pass().await, |answer| {
@@ -210,6 +211,18 @@ impl Breaker {
             "P28" if self.is_of_rule(&id) && time == 1 => Ok(Bytes::new()),
             "P29" if time > 1 => Err(Status::not_found("it is gone")),
             _ => call.pass().await,
+        }
+    }
+
+    async fn replace_tags(&self, call: &Passing) -> Answer {
+        let answer = call.pass().await;
+        match self.rule {
+            "P31" => changed(answer, |changed| {
+                let changed: &mut wire::ReplaceTagsResponse = changed;
+                changed.reservation.as_mut().unwrap().tags.sort();
+            }),
+            "P32" => instead(answer, Code::NotFound, Ok(Bytes::new())),
+            _ => answer,
         }
     }
 

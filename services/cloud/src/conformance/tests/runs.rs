@@ -12,10 +12,9 @@ use tokio_util::sync::CancellationToken;
 use super::super::{Options, Progress, Report, RunError, Verdict, check_over, rules};
 use super::cloud::{everything, furnished, look, provider};
 use crate::testing::loopback::Loopback;
-use crate::testing::{FakeCloud, Operation};
+use crate::testing::{FakeCloud, Operation, sandboxed};
 use crate::{
     Capability, CloudConfig, CloudError, CloudErrorKind, ElasticIps as _, NewReservation, Placement, connect,
-    sandboxed,
 };
 
 fn not_passed(report: &Report) -> Vec<(&'static str, &Verdict)> {

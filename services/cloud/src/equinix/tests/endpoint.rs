@@ -3,7 +3,6 @@
 use pretty_assertions::assert_eq;
 
 use super::*;
-use crate::testing::endpoint_ips_contract;
 use crate::{EndpointIps, EndpointSelector};
 
 const TAG: &str = "cluster-a-api";
@@ -19,25 +18,12 @@ fn tagged() -> ReservationOptions {
 #[tokio::test]
 async fn the_driver_keeps_the_contract_of_endpoints() {
     let bench = Bench::new().await;
-    let reservation = bench.project.add_reservation(tagged());
-    let machines: Vec<ProviderId> = bench
-        .project
-        .add_devices(2)
-        .iter()
-        .map(|id| format!("equinixmetal://{id}").parse().unwrap())
-        .collect();
-    let address = EndpointSelector::Address(reservation.address.unwrap());
-    let nowhere = EndpointSelector::Address("192.0.2.77".parse().unwrap());
-    for (selector, missing) in [(by_tag(TAG), by_tag("cluster-a")), (address, nowhere)] {
-        endpoint_ips_contract(
-            &bench.driver,
-            &selector,
-            &missing,
-            [&machines[0], &machines[1]],
-            &ABSENT.parse().unwrap(),
-        )
+    let absent = ABSENT.parse().unwrap();
+    let tags = ["before", TAG, "after"];
+    bench
+        .case()
+        .endpoints_keep_their_contract(&tags, TAG, "cluster-a", &absent)
         .await;
-    }
 }
 
 #[tokio::test]
@@ -51,7 +37,7 @@ async fn the_endpoint_is_found_on_every_page() {
     let last = bench.project.add_reservation(tagged());
     let found = bench.driver.endpoint(&by_tag(TAG)).await.unwrap();
     assert_eq!(Some(found.address), last.address);
-    assert_eq!(bench.calls("GET", "/projects/{pid}/ips"), 3);
+    assert_eq!(bench.calls("GET", "/projects/{pid}/ips"), 5);
 }
 
 /// A list from which something may be missing proves no absence.

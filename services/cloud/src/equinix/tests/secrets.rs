@@ -2,7 +2,7 @@
 
 use groundplane_core::Family;
 use groundplane_runtime::config::SecretFile;
-use groundplane_sandbox::{Action, ProjectOptions, StatusFault};
+use groundplane_sandbox::{Action, DeviceOptions, ProjectOptions, StatusFault};
 use http::Method;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::NeighborQuery;
-use crate::overheard::{self, Log, told};
+use crate::testing::overheard::{self, Log, told};
 
 /// What the project has, and neighbours are told.
 const THEIRS: &str = "Theirs4711Pw";

@@ -10,9 +10,9 @@ use crate::config::{Capability, RemoteConfig};
 use crate::testing::loopback::Loopback;
 use crate::testing::{
     FakeCloud, FakeEndpoint, bgp_fabric_contract, elastic_ips_contract, endpoint_ips_contract,
-    machine_source_contract,
+    machine_source_contract, sandboxed,
 };
-use crate::{AddressBackend, Cloud, CloudConfig, EndpointSelector, connect, sandboxed};
+use crate::{AddressBackend, Cloud, CloudConfig, EndpointSelector, connect};
 
 /// The driver `remote`, of a provider of `cloud`.
 async fn through_loopback(cloud: Cloud, context: &Context) -> Cloud {

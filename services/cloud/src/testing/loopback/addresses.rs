@@ -177,6 +177,21 @@ impl AddressService for Loopback {
         Ok(Response::new(wire::DeleteReservationResponse {}))
     }
 
+    async fn replace_tags(
+        &self,
+        request: Request<wire::ReplaceTagsRequest>,
+    ) -> Result<Response<wire::ReplaceTagsResponse>, Status> {
+        let wire::ReplaceTagsRequest { id, tags } = request.into_inner();
+        let ips = self.ips()?;
+        if !ips.retags() {
+            return Err(lacks("way to replace tags"));
+        }
+        let changed = ips.retag(&id, &tags).await.map_err(|error| failed(&error))?;
+        Ok(Response::new(wire::ReplaceTagsResponse {
+            reservation: Some(self.reservation(changed)),
+        }))
+    }
+
     async fn assign(
         &self,
         request: Request<wire::AssignRequest>,

@@ -1,5 +1,6 @@
 //! BGP.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use groundplane_core::{ErrorKind, Family};
@@ -30,6 +31,7 @@ fn project(project: Option<BgpProject>) -> wire::GetProjectResponse {
         pending: project.pending,
         local_asn: project.local_asn,
         password: plain(project.password.as_ref()),
+        max_prefixes: project.max_prefixes.map_or(0, NonZeroU32::get),
     }
 }
 

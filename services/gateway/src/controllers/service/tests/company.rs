@@ -288,7 +288,7 @@ async fn a_raised_limit_lets_services_in() {
     let message = two.object("api")["status"]["conditions"][0]["message"].to_string();
     assert!(message.contains("the cloud raise the limit"), "{message}");
     bgp.limit(1, 2);
-    tokio::time::advance(std::time::Duration::from_secs(11)).await;
+    tokio::time::advance(Duration::from_secs(11)).await;
     assert_eq!(two.second().await, Outcome::Done);
 }
 
@@ -305,7 +305,7 @@ async fn an_unknown_limit_is_waited_for() {
     world.bgp.limit(2, 2);
     assert_eq!(two.first().await, Outcome::Done);
     world.bgp.fail_project(&away);
-    tokio::time::advance(std::time::Duration::from_secs(3_600)).await;
+    tokio::time::advance(Duration::from_secs(3_600)).await;
     assert_eq!(two.second().await, Outcome::Done);
     two.setup.world.gateway.held.reconsider_all();
     assert_eq!(two.first().await, Outcome::Done);

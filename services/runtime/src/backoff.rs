@@ -1,24 +1,25 @@
-//! How long to wait before trying again.
+//! How long to wait before something is tried again.
 
 use std::time::Duration;
 
 /// Pauses that double, with jitter: each is between half of its nominal length and all of it, so that what failed together
 /// does not come back together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Backoff {
+pub struct Backoff {
     /// Nominal length of the first pause.
-    pub(crate) first: Duration,
+    pub first: Duration,
     /// Nominal length that is never exceeded.
-    pub(crate) longest: Duration,
+    pub longest: Duration,
 }
 
 impl Backoff {
     /// The pause after `failures` earlier ones in a row.
-    pub(crate) fn pause(self, failures: u32) -> Duration {
+    pub fn pause(self, failures: u32) -> Duration {
         self.nominal(failures).mul_f64(0.5 + fastrand::f64() / 2.0)
     }
 
-    fn nominal(self, failures: u32) -> Duration {
+    /// The same without jitter, for decisions that must be the same each time.
+    pub fn nominal(self, failures: u32) -> Duration {
         let factor = 2_u32.saturating_pow(failures);
         self.first.saturating_mul(factor).min(self.longest)
     }
