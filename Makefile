@@ -17,10 +17,10 @@ check: ## what is quick: format, lint, unit tests
 demo: ## a story on a real API server, first with own addresses, then on the sandbox cloud (KEEP=1 stays up)
 	@KEEP="$(KEEP)" scripts/program.sh demo
 
-bench: ## measures against the ceiling of this machine (ONLY=measure, SIZE=full)
-	@ONLY="$(ONLY)" SIZE="$(SIZE)" scripts/program.sh bench
+bench: ## measures against the ceiling of this machine (ONLY=measure, SIZE=full, CLOUD=cherry)
+	@ONLY="$(ONLY)" SIZE="$(SIZE)" CLOUD="$(CLOUD)" scripts/program.sh bench
 
-chaos: ## random faults by seeds, in simulated time and for real (SEED=0, RUNS=200, ONLY=simulation or real)
+chaos: ## random faults by seeds, in simulated time and for real (SEED=0, RUNS=200, ONLY=simulation, endpoint or real)
 	@SEED="$(SEED)" RUNS="$(RUNS)" ONLY="$(ONLY)" scripts/chaos.sh
 
 image: ## the container image, groundplane:dev

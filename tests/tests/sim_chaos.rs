@@ -2,11 +2,10 @@
 //! and `instances` as they are, over a cloud in memory. People make and delete Services, machines come and go, every call can go
 //! wrong in every way, and every process is killed at any step. One process, one thread, paused time; a seed is a run.
 //!
-//! A seed decides the plan, and which call to which object fails and how; so much holds in every build. In which order tokio wakes those who
-//! wait for the same it draws from chance, unless it was built with `--cfg tokio_unstable`, as `make chaos` does: then a seed that fails
-//! fails again in exactly the same way.
+//! A seed decides the plan, and which call to which object fails and how; so much holds in every build. As `make chaos` builds it, all else
+//! follows from the seed, too.
 //!
-//! What must never be is told in `rules`. A seed that fails prints its plan, what happened, what was broken first, and the command that
+//! What must never be is told in `rules`, and what MetalLB and people's entries of its configuration are in `metallb`. A seed that fails prints its plan, what happened, what was broken first, and the command that
 //! runs it again. `GROUNDPLANE_SEED` runs one seed and tells what happened; `GROUNDPLANE_SEEDS` says how many are run, `GROUNDPLANE_FIRST`
 //! from which on.
 
@@ -17,10 +16,16 @@
 )]
 #![allow(unexpected_cfgs, reason = "tokio's own switch, which `make chaos` sets")]
 
+#[path = "simulated/alone.rs"]
+mod alone;
 #[path = "sim_chaos/api.rs"]
 mod api;
 #[path = "sim_chaos/cloud.rs"]
 mod cloud;
+#[path = "sim_chaos/idle.rs"]
+mod idle;
+#[path = "sim_chaos/metallb.rs"]
+mod metallb;
 #[path = "sim_chaos/objects.rs"]
 mod objects;
 #[path = "sim_chaos/pools.rs"]
@@ -32,16 +37,17 @@ mod rules;
 #[path = "sim_chaos/world.rs"]
 mod world;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use groundplane_runtime::args::TelemetryArgs;
 use groundplane_runtime::telemetry::Telemetry;
-use groundplane_tests::chaos::{Action, Plan, number_from, run_seeds};
+use groundplane_tests::chaos::{API_FAULTS, Action, Plan, Tally, add_up, missing, number_from, run_seeds};
 use groundplane_tests::kube_api::proxy::Call;
 use tokio::time::{Instant, sleep_until};
 
-use world::{FAULTS, World};
+use alone::alone;
+use cloud::CloudFault;
+use world::{FAULTS, Pace, World};
 
 /// Until all is well again, once faults have ended: the longest pause of a backoff is a part of it.
 const CALM: Duration = Duration::from_secs(900);
@@ -54,8 +60,6 @@ const TICK: Duration = Duration::from_secs(1);
 /// How many runs are enough for every day.
 const SEEDS: u64 = 200;
 
-type Tally = BTreeMap<&'static str, u64>;
-
 /// Everything that happened in a run.
 #[derive(PartialEq, Eq, Debug)]
 struct Ran {
@@ -63,15 +67,8 @@ struct Ran {
     tally: Tally,
 }
 
-/// A run by itself: no thread, no clock and no chance but its own.
-fn alone(seed: u64) -> Result<Ran, String> {
-    fastrand::seed(seed);
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    builder.enable_time().start_paused(true);
-    #[cfg(tokio_unstable)]
-    builder.rng_seed(tokio::runtime::RngSeed::from_bytes(&seed.to_le_bytes()));
-    let runtime = builder.build().expect("a runtime");
-    runtime.block_on(run(Plan::new(seed)))
+fn run_of(seed: u64) -> Result<Ran, String> {
+    alone(seed, run(Plan::new(seed)))
 }
 
 /// Starts what is to be started.
@@ -96,7 +93,7 @@ async fn until(world: &World, then: Instant) {
 
 /// One run: a plan, the end of all faults, and peace.
 async fn run(plan: Plan) -> Result<Ran, String> {
-    let world = World::new(plan.clone());
+    let world = World::new(plan.clone(), Pace::Quick);
     for (at, action) in &plan.events {
         until(&world, world.began() + at.of(FAULTS)).await;
         world.act(*action);
@@ -129,11 +126,11 @@ async fn run(plan: Plan) -> Result<Ran, String> {
     world.verdict()?;
     Ok(Ran {
         log: world.log(),
-        tally: world.state().tally.clone(),
+        tally: world.tally(),
     })
 }
 
-/// E40, E41, E45 in simulated time: whatever fails, and whoever dies at whatever step, a Service never loses its address nor shares it,
+/// E40, E41, E45, E56 in simulated time: whatever fails, and whoever dies at whatever step, a Service never loses its address nor shares it,
 /// no node goes whose machine lives, and what people wrote stays; once nothing fails, each Service has exactly its reservation, nobody
 /// else has one, and nothing is written any more.
 #[test]
@@ -147,7 +144,7 @@ fn whatever_fails_everybody_has_what_is_theirs() {
             };
             Telemetry::init("chaos", &telemetry).expect("a filter")
         });
-        match alone(seed) {
+        match run_of(seed) {
             Ok(ran) => println!("{}\n{}\n{:?}", Plan::new(seed), ran.log.join("\n"), ran.tally),
             Err(failure) => {
                 println!("{failure}");
@@ -158,25 +155,23 @@ fn whatever_fails_everybody_has_what_is_theirs() {
         return;
     }
     let seeds = number_from("GROUNDPLANE_SEEDS").unwrap_or(SEEDS);
-    let mut tally = Tally::new();
-    for ran in run_seeds(seeds, alone) {
-        for (what, count) in ran.tally {
-            *tally.entry(what).or_default() += count;
-        }
-    }
+    let tally = add_up(run_seeds(seeds, run_of).into_iter().map(|ran| ran.tally));
     println!("{seeds} runs: {tally:?}");
     // A simulation in which it never comes to these proves nothing.
-    for what in [
-        "faults of the API server",
-        "faults of the cloud",
+    let outcomes = [
+        "leader changed",
         "killed at a step",
         "addresses shown",
         "reservations deleted",
         "nodes deleted",
-    ] {
-        let seen = tally.get(what).is_some_and(|count| *count > 0);
-        assert!(seen || seeds < SEEDS, "{what}: {tally:?}");
-    }
+        "MetalLB told",
+    ];
+    let kinds = Action::KINDS
+        .into_iter()
+        .chain(API_FAULTS)
+        .chain(CloudFault::NAMES);
+    let never = missing(&tally, kinds.chain(outcomes));
+    assert!(never.is_empty() || seeds < SEEDS, "it never came to {never:?}");
 }
 
 /// A seed that failed once fails again, exactly.
@@ -184,7 +179,7 @@ fn whatever_fails_everybody_has_what_is_theirs() {
 #[test]
 fn a_seed_is_a_run() {
     for seed in 0..10 {
-        let [one, other] = [(); 2].map(|()| alone(seed));
+        let [one, other] = [(); 2].map(|()| run_of(seed));
         assert_eq!(one, other);
     }
 }
@@ -199,7 +194,7 @@ fn the_same_call_meets_the_same_fault() {
         .expect("a runtime");
     let faults = |seed: u64, backwards: bool| {
         let _inside = runtime.enter();
-        let world = World::new(Plan::new(seed));
+        let world = World::new(Plan::new(seed), Pace::Quick);
         world.act(Action::Api(500));
         world.act(Action::Cloud(500));
         let mut objects: Vec<usize> = (0..20).flat_map(|_| 0..5).collect();

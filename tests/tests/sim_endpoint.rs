@@ -1,19 +1,20 @@
 //! The API endpoint in simulated time: agents with the real `health`, `eip` and endpoint controller, on machines that die, over a network
 //! that breaks, in front of a cloud that fails in every way. One process, one thread, paused time; a seed is a run.
 //!
-//! What must never be is told in `rules`. A seed that fails prints its plan and what happened, and `GROUNDPLANE_SEED` runs it alone;
-//! `GROUNDPLANE_SEEDS` says how many are run, `GROUNDPLANE_FIRST` from which on.
+//! What must never be is told in `rules`. A seed that fails prints its plan, what happened, what was broken first, and the command that
+//! runs it again. `GROUNDPLANE_SEED` runs one alone; `GROUNDPLANE_SEEDS` says how many are run, `GROUNDPLANE_FIRST` from which on.
 
 #![allow(
     clippy::expect_used,
     clippy::panic,
     reason = "nothing but tests: a simulation that cannot go on has failed"
 )]
+#![allow(unexpected_cfgs, reason = "tokio's own switch, which `make chaos` sets")]
 
 #[path = "sim_endpoint/agent.rs"]
 mod agent;
-#[path = "sim_endpoint/plan.rs"]
-mod plan;
+#[path = "simulated/alone.rs"]
+mod alone;
 #[path = "sim_endpoint/rules.rs"]
 mod rules;
 #[path = "sim_endpoint/sight.rs"]
@@ -21,15 +22,15 @@ mod sight;
 #[path = "sim_endpoint/world.rs"]
 mod world;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use groundplane_cloud::testing::EndpointChange;
-use groundplane_tests::chaos::{number_from, run_seeds};
+use groundplane_tests::chaos::endpoint::{Action, FAULTS, Plan};
+use groundplane_tests::chaos::{Tally, add_up, missing, number_from, run_seeds};
 use tokio::time::{Instant, sleep_until};
 
-use plan::{Action, FAULTS, Plan};
-use world::{LATE, World, number};
+use alone::alone;
+use world::{CLOUD_FAULTS, LATE, World, number};
 
 /// Until all is well again, once faults have ended: `doubt`, `dwell`, and what a cloud that refused a target is spared.
 const CALM: Duration = Duration::from_secs(60);
@@ -42,8 +43,6 @@ const CRASHES: u64 = 60;
 /// For probes and calls on their way.
 const ON_THE_WAY: Duration = Duration::from_millis(50);
 
-type Tally = BTreeMap<&'static str, u64>;
-
 /// Everything that happened in a run, and who held the endpoint when, from its beginning.
 #[derive(PartialEq, Eq, Debug)]
 struct Ran {
@@ -52,14 +51,12 @@ struct Ran {
     tally: Tally,
 }
 
-/// A run by itself: no thread, no clock and no chance but its own.
-fn alone<T>(work: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .expect("a runtime");
-    runtime.block_on(work)
+fn run_of(plan: Plan) -> Result<Ran, String> {
+    alone(plan.seed, run(plan))
+}
+
+fn crash_of(seed: u64) -> Result<Duration, String> {
+    alone(seed, crash(Plan::crash(seed)))
 }
 
 /// Starts the agents of machines that have power and none.
@@ -152,7 +149,7 @@ fn finish(world: &World, plan: &Plan) -> Result<Ran, String> {
     Ok(Ran {
         log: world.log(),
         changes: history.iter().map(change).collect(),
-        tally: world.state().tally.clone(),
+        tally: world.tally(),
     })
 }
 
@@ -190,6 +187,45 @@ async fn crash(plan: Plan) -> Result<Duration, String> {
     Ok(took)
 }
 
+/// Almost as long as a machine that was refused is passed over.
+const PASSED_OVER: Duration = Duration::from_secs(5 * 60 - 20);
+
+/// A run in which the holder is to go, and the cloud refuses the endpoint to some of the others, or to all.
+async fn refusal(plan: Plan) -> Result<Ran, String> {
+    let world = begin(&plan).await;
+    for (at, action) in &plan.events {
+        until(&world, world.began() + *at).await;
+        world.act(*action);
+    }
+    until(&world, Instant::now() + PASSED_OVER).await;
+    let held = world.fake.assignments();
+    let held: Vec<_> = held.iter().map(|one| number(&one.machine)).collect();
+    let is_fit = |one: usize| Some(one) != plan.holder && !plan.refused.contains(&one);
+    let some = (0..plan.machines).any(is_fit);
+    let is_right = match held[..] {
+        [Some(one)] if some => is_fit(one),
+        [one] => one == plan.holder,
+        _ => false,
+    };
+    if !is_right {
+        world.broken(format_args!("{held:?} have it"));
+    }
+    let mut asked = world.state().asked.clone();
+    asked.retain(|(_, target)| plan.refused.contains(target));
+    let tries = asked.len();
+    asked.sort_unstable();
+    asked.dedup();
+    // Each try takes it from one that works.
+    if asked.len() < tries {
+        world.broken("an agent has tried a machine again for which it had been refused");
+    }
+    world.count(if some { "left" } else { "stayed" });
+    if tries > 0 {
+        world.count("refused");
+    }
+    finish(&world, &plan)
+}
+
 fn seeds(every_day: u64) -> u64 {
     number_from("GROUNDPLANE_SEEDS").unwrap_or(every_day)
 }
@@ -200,26 +236,26 @@ fn seeds(every_day: u64) -> u64 {
 fn one_holds_it_whatever_fails() {
     if let Some(seed) = number_from("GROUNDPLANE_SEED") {
         let plan = Plan::new(seed);
-        let ran = alone(run(plan.clone())).unwrap_or_else(|failure| panic!("{failure}"));
+        let ran = run_of(plan.clone()).unwrap_or_else(|failure| panic!("{failure}"));
         println!("{plan}\n{}", ran.log.join("\n"));
         return;
     }
-    let mut tally = Tally::new();
-    for ran in run_seeds(seeds(SEEDS), |seed| alone(run(Plan::new(seed)))) {
-        for (what, count) in ran.tally {
-            *tally.entry(what).or_default() += count;
-        }
-        let gaps = ran.changes.iter().filter(|(_, held)| held.is_empty()).count();
-        *tally.entry("gaps").or_default() += u64::try_from(gaps).expect("few");
-    }
-    println!("{tally:?}");
+    let runs = seeds(SEEDS);
+    let tally = add_up(
+        run_seeds(runs, |seed| run_of(Plan::new(seed)))
+            .into_iter()
+            .map(|ran| {
+                let gaps = ran.changes.iter().filter(|(_, held)| held.is_empty()).count();
+                let gaps = Tally::from([("gaps", u64::try_from(gaps).expect("few"))]);
+                add_up([ran.tally, gaps])
+            }),
+    );
+    println!("{runs} runs: {tally:?}");
     // A simulation in which it never comes to these proves nothing.
-    for what in ["moves asked for", "killed in a move", "gaps"] {
-        assert!(
-            tally.get(what).is_some_and(|count| *count > 0),
-            "{what}: {tally:?}"
-        );
-    }
+    let outcomes = ["moves asked for", "killed in a move", "gaps"];
+    let kinds = Action::KINDS.into_iter().chain(CLOUD_FAULTS).chain(outcomes);
+    let never = missing(&tally, kinds);
+    assert!(never.is_empty() || runs < SEEDS, "it never came to {never:?}");
 }
 
 /// E69 in simulated time: however the holder fails, another machine has the endpoint as soon as the settings promise, and keeps it.
@@ -227,8 +263,8 @@ fn one_holds_it_whatever_fails() {
 fn a_dead_holder_is_followed_within_the_bound() {
     let one = number_from("GROUNDPLANE_SEED");
     let took = match one {
-        Some(seed) => vec![alone(crash(Plan::crash(seed))).unwrap_or_else(|failure| panic!("{failure}"))],
-        None => run_seeds(seeds(CRASHES), |seed| alone(crash(Plan::crash(seed)))),
+        Some(seed) => vec![crash_of(seed).unwrap_or_else(|failure| panic!("{failure}"))],
+        None => run_seeds(seeds(CRASHES), crash_of),
     };
     println!("longest of {}: {:?}", took.len(), took.iter().max());
     assert!(
@@ -240,16 +276,12 @@ fn a_dead_holder_is_followed_within_the_bound() {
 /// Runs the plans of a kind, and tells how often what happened in them.
 fn tally_of(every_day: u64, plan: fn(u64) -> Plan) -> Tally {
     let one = number_from("GROUNDPLANE_SEED");
-    let run = |seed| alone(run(plan(seed)));
+    let run = |seed| run_of(plan(seed));
     let all = match one {
         Some(seed) => vec![run(seed).unwrap_or_else(|failure| panic!("{failure}"))],
         None => run_seeds(seeds(every_day), run),
     };
-    let mut tally = Tally::new();
-    for (what, count) in all.into_iter().flat_map(|ran| ran.tally) {
-        *tally.entry(what).or_default() += count;
-    }
-    tally
+    add_up(all.into_iter().map(|ran| ran.tally))
 }
 
 /// E69 in simulated time: where the holder changes under an agent, the misses of the one before it count for nothing.
@@ -266,11 +298,27 @@ fn a_holder_that_recovers_while_the_cloud_hangs_keeps_the_endpoint() {
     assert!(tally.contains_key("moves asked for"), "{tally:?}");
 }
 
+/// E69, E71 in simulated time: a holder that works is left only for a machine that gets the endpoint; to one that the cloud refuses, no
+/// agent tries to give it twice, since each try leaves nobody with it for a moment.
+#[test]
+fn a_machine_that_is_refused_is_not_tried_again() {
+    let run = |seed| alone(seed, refusal(Plan::refusal(seed)));
+    let all = match number_from("GROUNDPLANE_SEED") {
+        Some(seed) => vec![run(seed).unwrap_or_else(|failure| panic!("{failure}"))],
+        None => run_seeds(seeds(CRASHES), run),
+    };
+    let runs = all.len();
+    let tally = add_up(all.into_iter().map(|ran| ran.tally));
+    println!("{runs} runs: {tally:?}");
+    let never = missing(&tally, ["left", "stayed", "refused"]);
+    assert!(never.is_empty() || runs < 60, "it never came to {never:?}");
+}
+
 /// A seed that failed once fails again.
 #[test]
 fn a_seed_is_a_run() {
     for seed in 0..3 {
-        let [one, other] = [(); 2].map(|()| alone(run(Plan::new(seed))));
+        let [one, other] = [(); 2].map(|()| run_of(Plan::new(seed)));
         assert_eq!(one, other);
     }
 }

@@ -5,6 +5,40 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use crate::world::CloudApi;
+
+/// Who is told of addresses, so that machines answer to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Announcer {
+    /// Nobody.
+    Nobody,
+    /// kube-vip.
+    KubeVip,
+    /// MetalLB by its custom resources, among which are people's own.
+    Metallb,
+    /// MetalLB by its `ConfigMap`, in which people's own entries are.
+    MetallbConfigMap,
+}
+
+impl Announcer {
+    /// Its name in groundplane's configuration.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nobody => "empty",
+            Self::KubeVip => "kube-vip",
+            Self::Metallb => "metallb",
+            Self::MetallbConfigMap => "metallb-configmap",
+        }
+    }
+
+    /// Is it MetalLB, in one of its forms?
+    #[must_use]
+    pub fn is_metallb(self) -> bool {
+        matches!(self, Self::Metallb | Self::MetallbConfigMap)
+    }
+}
+
 /// One thing that happens. Services and machines are meant by number. What makes no sense at the moment is left out: whoever carries a
 /// plan out says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +63,8 @@ pub enum Action {
     Power(usize, bool),
     /// Somebody writes an annotation of their own to a node.
     Mark(usize),
+    /// Somebody changes their own entries of MetalLB's configuration; the number says how they are from then on.
+    Edit(u32),
     /// The gateway that leads is killed; it starts again a while later.
     KillLeader,
     /// Every service that is no gateway is killed.
@@ -37,6 +73,8 @@ pub enum Action {
     KillAt(u32),
     /// The gateway that leads does not reach the API server for a while.
     CutOff(Scale),
+    /// The gateway that leads is told nothing new by its watches for a while, though all else works: its cache is stale.
+    Stale(Scale),
     /// So many of a thousand calls to the API server go wrong.
     Api(u32),
     /// So many of a thousand calls to the cloud go wrong.
@@ -45,6 +83,67 @@ pub enum Action {
     Quota(Option<usize>),
     /// The wall clock jumps by so many seconds.
     Clock(i32),
+}
+
+impl Action {
+    /// What it is called where it is counted.
+    #[must_use]
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Create(_) => "Service made",
+            Self::Delete(_) => "Service deleted",
+            Self::Flip(_) => "Service of another type",
+            Self::Abandon(_) => "finalizer taken away",
+            Self::Touch(_) => "Service annotated",
+            Self::Join(_) => "machine ordered",
+            Self::Lose(_) => "machine given back",
+            Self::Ready(_, true) => "node ready",
+            Self::Ready(_, false) => "node not ready",
+            Self::Power(_, true) => "machine on",
+            Self::Power(_, false) => "machine off",
+            Self::Mark(_) => "node annotated",
+            Self::Edit(_) => "MetalLB's configuration edited",
+            Self::KillLeader => "leader killed",
+            Self::KillServices => "services killed",
+            Self::KillAt(_) => "kill at a step set",
+            Self::CutOff(_) => "leader cut off",
+            Self::Stale(_) => "leader's cache stale",
+            Self::Api(_) => "API faults set",
+            Self::Cloud(_) => "cloud faults set",
+            Self::Quota(Some(_)) => "quota set",
+            Self::Quota(None) => "quota lifted",
+            Self::Clock(seconds) if seconds < 0 => "clock set back",
+            Self::Clock(_) => "clock set forward",
+        }
+    }
+
+    /// All that plans have, as it is counted.
+    pub const KINDS: [&str; 24] = [
+        "Service made",
+        "Service deleted",
+        "Service of another type",
+        "finalizer taken away",
+        "Service annotated",
+        "machine ordered",
+        "machine given back",
+        "node ready",
+        "node not ready",
+        "machine on",
+        "machine off",
+        "node annotated",
+        "MetalLB's configuration edited",
+        "leader killed",
+        "services killed",
+        "kill at a step set",
+        "leader cut off",
+        "leader's cache stale",
+        "API faults set",
+        "cloud faults set",
+        "quota set",
+        "quota lifted",
+        "clock set back",
+        "clock set forward",
+    ];
 }
 
 /// A part of the time in which things go wrong: thousandths.
@@ -64,6 +163,10 @@ impl Scale {
 pub struct Plan {
     /// Decides everything.
     pub seed: u64,
+    /// Whose machines and addresses they are.
+    pub cloud: CloudApi,
+    /// Who is told of addresses.
+    pub announcer: Announcer,
     /// How many Services there are at most.
     pub services: usize,
     /// How many machines there are at most; all of them at first.
@@ -81,8 +184,22 @@ impl Plan {
         let mut random = Rng::with_seed(seed);
         let services = random.usize(3..=10);
         let machines = random.usize(2..=5);
+        let announcers = [
+            Announcer::Nobody,
+            Announcer::Metallb,
+            Announcer::KubeVip,
+            Announcer::MetallbConfigMap,
+        ];
+        let turn = usize::try_from((seed + seed / 4) % 4).unwrap_or_default();
         let mut plan = Self {
             seed,
+            // By turns, so that a few runs in a row have each, and none always beside the same other.
+            cloud: if seed / 2 % 2 == 0 {
+                CloudApi::Equinix
+            } else {
+                CloudApi::Cherry
+            },
+            announcer: announcers[turn],
             services,
             machines,
             first: random.usize(0..=services),
@@ -118,7 +235,7 @@ impl Plan {
     fn draw(&self, random: &mut Rng) -> Action {
         let service = random.usize(..self.services);
         let machine = random.usize(..self.machines);
-        match random.u32(..100) {
+        match random.u32(..112) {
             0..22 => Action::Create(service),
             22..34 => Action::Delete(service),
             34..42 => Action::Flip(service),
@@ -134,7 +251,10 @@ impl Plan {
             84..91 => Action::KillAt(random.u32(1..12)),
             91..95 => Action::CutOff(Scale(random.u32(50..400))),
             95..98 => Action::Quota(random.bool().then(|| random.usize(..=self.services))),
-            _ => Action::Clock(random.i32(-86_400..86_400)),
+            98..101 => Action::Clock(random.i32(-86_400..86_400)),
+            101..105 => Action::Stale(Scale(random.u32(50..300))),
+            _ if self.announcer.is_metallb() => Action::Edit(random.u32(..32)),
+            _ => Action::Flip(service),
         }
     }
 }
@@ -153,6 +273,8 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             seed,
+            cloud,
+            announcer,
             services,
             machines,
             first,
@@ -160,7 +282,8 @@ impl fmt::Display for Plan {
         } = self;
         writeln!(
             f,
-            "seed {seed}: {services} Services, {first} at first, {machines} machines"
+            "seed {seed}: {services} Services, {first} at first, {machines} machines of {cloud:?}, announcer {}",
+            announcer.name()
         )?;
         for (at, action) in events {
             writeln!(f, "  at {:>4} of 1000  {action:?}", at.0)?;
@@ -171,6 +294,8 @@ impl fmt::Display for Plan {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -181,21 +306,26 @@ mod tests {
 
     #[test]
     fn plans_do_everything_that_can_be_done() {
-        let all: Vec<Action> = (0..200)
-            .flat_map(|seed| Plan::new(seed).events)
-            .map(|(_, action)| action)
-            .collect();
-        let has = |test: fn(&Action) -> bool| assert!(all.iter().any(test));
-        has(|action| matches!(action, Action::Abandon(_)));
-        has(|action| matches!(action, Action::KillAt(_)));
-        has(|action| matches!(action, Action::CutOff(_)));
-        has(|action| matches!(action, Action::Clock(seconds) if *seconds < 0));
-        has(|action| matches!(action, Action::Quota(Some(_))));
-        has(|action| matches!(action, Action::Api(rate) if *rate > 400));
+        let kinds = |seeds: std::ops::Range<u64>| -> BTreeSet<&str> {
+            let events = seeds.flat_map(|seed| Plan::new(seed).events);
+            events.map(|(_, action)| action.kind()).collect()
+        };
+        assert_eq!(kinds(0..200), BTreeSet::from(Action::KINDS));
+        // So do the few that are run for real every day.
+        assert_eq!(kinds(0..10), BTreeSet::from(Action::KINDS));
         for seed in 0..200 {
             let plan = Plan::new(seed);
             assert!(plan.events.is_sorted_by_key(|(at, _)| *at));
             assert!(plan.first <= plan.services);
         }
+        let has = |cloud, announcer| {
+            let plans = (0..10).map(Plan::new);
+            let fits = |plan: &Plan| plan.cloud == cloud && plan.announcer == announcer;
+            plans.into_iter().any(|plan| fits(&plan))
+        };
+        for cloud in [CloudApi::Equinix, CloudApi::Cherry] {
+            assert!(has(cloud, Announcer::MetallbConfigMap), "{cloud:?}");
+        }
+        assert!(has(CloudApi::Equinix, Announcer::Metallb) && has(CloudApi::Cherry, Announcer::Nobody));
     }
 }

@@ -18,6 +18,7 @@ use std::convert::Infallible;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use base64::Engine as _;
@@ -29,6 +30,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
 pub use call::Call;
@@ -89,6 +91,7 @@ impl ApiProxy {
             client,
             faults: Mutex::default(),
             journal: Journal::default(),
+            held: Mutex::default(),
             page,
         });
         let (severed, severing) = watch::channel(0);
@@ -119,9 +122,15 @@ impl ApiProxy {
         self.shared.faults.lock().plan(plan);
     }
 
+    /// For so long, watches tell nothing new, though they stay open and all else works: whoever follows them has a stale cache.
+    pub fn hold_watches(&self, time: Duration) {
+        *self.shared.held.lock() = Some(Instant::now() + time);
+    }
+
     /// From now on nothing goes wrong; what hangs is dropped.
     pub fn clear(&self) {
         self.shared.faults.lock().clear();
+        *self.shared.held.lock() = None;
         self.sever();
     }
 

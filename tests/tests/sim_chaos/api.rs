@@ -29,6 +29,8 @@ const WATCH: Duration = Duration::from_secs(120);
 struct Asked {
     call: Call,
     manner: Manner,
+    /// Of a list: the label that objects must carry, with its value.
+    label: Option<(String, String)>,
     body: Value,
     /// Of a watch: where it begins, and how long it lasts.
     version: u64,
@@ -44,19 +46,20 @@ pub(crate) fn client(world: &World, life: usize) -> Client {
             let (parts, body) = request.into_parts();
             let body = body.collect_bytes().await.map_err(Failure::from)?;
             let kind = parts.headers.get(http::header::CONTENT_TYPE);
-            let strategic = kind.is_some_and(|kind| kind == "application/strategic-merge-patch+json");
-            let number = |wanted: &str| {
-                let mut pairs = parts.uri.query().unwrap_or_default().split('&');
-                let text = pairs.find_map(|pair| pair.strip_prefix(wanted)?.strip_prefix('='));
-                text.and_then(|text| text.parse::<u64>().ok())
+            let manner = match kind.and_then(|kind| kind.to_str().ok()) {
+                Some("application/strategic-merge-patch+json") => Manner::Strategic,
+                Some("application/apply-patch+yaml") => Manner::Apply,
+                _ => Manner::Merge,
             };
+            let query = |wanted: &str| {
+                let mut pairs = parts.uri.query().unwrap_or_default().split('&');
+                pairs.find_map(|pair| pair.strip_prefix(wanted)?.strip_prefix('='))
+            };
+            let number = |wanted: &str| query(wanted).and_then(|text| text.parse::<u64>().ok());
             let asked = Asked {
                 call: Call::of(&parts.method, &parts.uri),
-                manner: if strategic {
-                    Manner::Strategic
-                } else {
-                    Manner::Merge
-                },
+                manner,
+                label: query("labelSelector").map(label),
                 body: serde_json::from_slice(&body).unwrap_or_default(),
                 version: number("resourceVersion").unwrap_or_default(),
                 lasts: number("timeoutSeconds").map_or(WATCH, Duration::from_secs),
@@ -69,6 +72,13 @@ pub(crate) fn client(world: &World, life: usize) -> Client {
         }
     });
     Client::new(service, "default")
+}
+
+/// The label and the value that a selector (`a%2Fb%3Dc`) asks for.
+fn label(selector: &str) -> (String, String) {
+    let plain = selector.replace("%2F", "/").replace("%3D", "=");
+    let (key, value) = plain.split_once('=').unwrap_or((&plain, ""));
+    (key.to_owned(), value.to_owned())
 }
 
 async fn answer(world: World, life: usize, asked: Asked) -> Result<Response<Body>, Failure> {
@@ -124,7 +134,10 @@ async fn faulty(
             _ => Body::from_stream(pieces),
         }));
     }
-    let answer = world.work(life, &asked.call, asked.manner, &asked.body);
+    let mut answer = world.work(life, &asked.call, asked.manner, &asked.body);
+    if let (Some((key, value)), Some(items)) = (&asked.label, answer.body["items"].as_array_mut()) {
+        items.retain(|item| item["metadata"]["labels"][key] == **value);
+    }
     if write && world.step(life) {
         return std::future::pending().await;
     }
@@ -154,7 +167,7 @@ fn respond(answer: &Answer) -> Result<Response<Body>, Failure> {
 
 /// The pieces of a watch: what happened since its version, then what happens.
 fn watch(world: World, life: usize, asked: Asked, slow: bool) -> impl Stream<Item = Result<Bytes, Failure>> {
-    let ends = Instant::now() + asked.lasts;
+    let (ends, whole) = (Instant::now() + asked.lasts, world.severed());
     let news = world.changes();
     stream::unfold((world, news, asked.version), move |(world, mut news, seen)| {
         let call = asked.call.clone();
@@ -169,6 +182,13 @@ fn watch(world: World, life: usize, asked: Asked, slow: bool) -> impl Stream<Ite
                     if world.is_dead(life) {
                         return std::future::pending().await;
                     }
+                    sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+                if world.severed() != whole {
+                    return Some((Err("the connection is cut".into()), (world, news, u64::MAX)));
+                }
+                if world.is_stale(life) && Instant::now() < ends {
                     sleep(Duration::from_millis(100)).await;
                     continue;
                 }

@@ -18,6 +18,12 @@ use super::world::World;
 /// A call whose effect comes later than anybody waits for it does so after this long.
 const LATE: Duration = Duration::from_secs(15);
 
+/// What orders an address.
+const CREATE: &str = "create reservation";
+
+/// So long until the limit of calls is reset, where the cloud says that it is used up.
+const RESET: Duration = Duration::from_secs(2);
+
 /// No driver waits longer for an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -32,6 +38,45 @@ pub(crate) enum CloudFault {
     Hang,
     /// It is done later than anybody waits for it.
     Late,
+}
+
+impl CloudFault {
+    /// One of them, by chance, that can happen to such a call.
+    pub(crate) fn drawn(draw: u64, what: &str) -> Self {
+        match draw % 7 {
+            0 | 1 => Self::Before(CloudErrorKind::Unavailable),
+            2 => Self::Before(CloudErrorKind::RateLimited),
+            3 => Self::Before(CloudErrorKind::Timeout),
+            4 => Self::Hang,
+            // What is done long after anybody waits for it is a create: of other calls no client can make anything better.
+            5 if what == CREATE => Self::Late,
+            _ => Self::After,
+        }
+    }
+
+    /// What it is called where it is counted.
+    pub(crate) fn name(self, what: &str) -> &'static str {
+        match self {
+            Self::Before(CloudErrorKind::RateLimited) => "cloud: 429 with reset",
+            Self::Before(CloudErrorKind::Timeout) => "cloud: timeout",
+            Self::Before(_) => "cloud: 5xx",
+            Self::After if what.starts_with("list") => "cloud: half a list",
+            Self::After => "cloud: answer lost",
+            Self::Hang => "cloud: hang",
+            Self::Late => "cloud: done too late",
+        }
+    }
+
+    /// All of these names.
+    pub(crate) const NAMES: [&str; 7] = [
+        "cloud: 429 with reset",
+        "cloud: timeout",
+        "cloud: 5xx",
+        "cloud: half a list",
+        "cloud: answer lost",
+        "cloud: hang",
+        "cloud: done too late",
+    ];
 }
 
 /// A service's way to the cloud.
@@ -95,7 +140,11 @@ impl Gate {
         }
         let fake = world.cloud.clone();
         match fault {
-            Some(CloudFault::Before(kind)) => return Err(CloudError::new(kind, what, "chaos")),
+            Some(CloudFault::Before(kind)) => {
+                let mut error = CloudError::new(kind, what, "chaos");
+                error.retry_after = (kind == CloudErrorKind::RateLimited).then_some(RESET);
+                return Err(error);
+            }
             Some(CloudFault::Hang) => {
                 sleep(TIMEOUT).await;
                 return Err(CloudError::new(CloudErrorKind::Timeout, what, "no answer"));
@@ -184,7 +233,7 @@ impl ElasticIps for Gate {
     async fn create(&self, wanted: &NewReservation) -> Result<Reservation, CloudError> {
         let (wanted, object) = (wanted.clone(), wanted.tags.join(","));
         let work = move |fake: FakeCloud| Box::pin(async move { fake.create(&wanted).await }) as _;
-        self.call("create reservation", &object, true, work).await
+        self.call(CREATE, &object, true, work).await
     }
 
     async fn delete(&self, id: &str) -> Result<(), CloudError> {

@@ -39,6 +39,8 @@ pub(crate) struct Answer {
 pub(crate) enum Manner {
     Merge,
     Strategic,
+    /// Server-side apply, by one manager.
+    Apply,
 }
 
 /// The objects.
@@ -47,6 +49,8 @@ pub(crate) struct Objects {
     all: BTreeMap<Path, Value>,
     version: u64,
     told: Vec<Told>,
+    /// What was applied last to an object.
+    applied: BTreeMap<Path, Value>,
 }
 
 impl Objects {
@@ -138,6 +142,7 @@ impl Objects {
             self.version += 1;
             after["metadata"]["resourceVersion"] = json!(self.version.to_string());
             self.all.remove(path);
+            self.applied.remove(path);
             self.tell("DELETED", path, &after);
             return None;
         }
@@ -167,7 +172,7 @@ impl Objects {
             }
         }
         let mut change = match manner {
-            Manner::Merge => patch.clone(),
+            Manner::Merge | Manner::Apply => patch.clone(),
             Manner::Strategic => plain(&before, patch),
         };
         if let Some(fields) = change.as_object_mut()
@@ -182,6 +187,21 @@ impl Objects {
         let after = self.put(&at, &before, after);
         let body = after.clone().unwrap_or_else(|| before.clone());
         done(200, body, at, Some(before), after)
+    }
+
+    /// Makes an object say this, and no more what was applied before and is not among it; makes the object, if there is none.
+    pub(crate) fn apply(&mut self, call: &Call, wanted: &Value) -> Answer {
+        let path = (call.resource.clone(), call.namespace.clone(), call.name.clone());
+        let applied = self.applied.insert(path.clone(), wanted.clone());
+        let Some(before) = self.all.get(&path).cloned() else {
+            return self.create(&call.resource, &call.namespace, wanted.clone());
+        };
+        let mut after = before.clone();
+        forget(&mut after, &applied.unwrap_or_default(), wanted);
+        merge(&mut after, wanted);
+        let after = self.put(&path, &before, after);
+        let body = after.clone().unwrap_or_else(|| before.clone());
+        done(200, body, path, Some(before), after)
     }
 
     /// Deletes an object, or marks it where finalizers hold it.
@@ -279,6 +299,22 @@ fn merge(target: &mut Value, patch: &Value) {
             target.remove(key);
         } else {
             merge(target.entry(key.clone()).or_insert(Value::Null), value);
+        }
+    }
+}
+
+/// Takes away what `old` says and `new` does not.
+fn forget(target: &mut Value, old: &Value, new: &Value) {
+    let (Some(target), Some(old)) = (target.as_object_mut(), old.as_object()) else {
+        return;
+    };
+    for (key, old) in old {
+        match (target.get_mut(key), new.get(key)) {
+            (Some(_), None) => {
+                target.remove(key);
+            }
+            (Some(value), Some(new)) => forget(value, old, new),
+            (None, _) => {}
         }
     }
 }

@@ -1,12 +1,10 @@
 //! People, kubelets, and what goes wrong: how a plan is carried out.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::atomic::Ordering;
 
 use groundplane_cloud::PowerState;
 use groundplane_core::names;
 use groundplane_tests::chaos::Action;
-use jiff::SignedDuration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -19,6 +17,7 @@ impl World {
     /// Does what the plan says, where it makes sense.
     pub(crate) fn act(&self, action: Action) {
         self.note(format_args!("{action:?}"));
+        self.count(action.kind());
         match action {
             Action::Create(number) => {
                 let mut state = self.state();
@@ -58,7 +57,15 @@ impl World {
                     self.kill(life);
                 }
             }
-            Action::KillAt(step) => self.state().kill_at = Some(step),
+            Action::KillAt(step) => self.state().fuse.light(step),
+            Action::Edit(edit) => self.edit_metallb(edit),
+            Action::Stale(part) => {
+                let until = Instant::now() + part.of(FAULTS);
+                let mut state = self.state();
+                if let Some(leader) = state.leader {
+                    state.lives[leader].stale_until = Some(until);
+                }
+            }
             Action::CutOff(part) => {
                 let until = Instant::now() + part.of(FAULTS);
                 let mut state = self.state();
@@ -66,14 +73,13 @@ impl World {
                     state.lives[leader].deaf_until = Some(until);
                 }
             }
-            Action::Api(rate) => self.state().api = api_plan(self.plan.seed, rate),
+            Action::Api(rate) => {
+                self.state().api = api_plan(self.plan.seed, rate);
+                self.sever();
+            }
             Action::Cloud(rate) => self.state().cloud_rate = rate,
             Action::Quota(quota) => self.cloud.set_quota(quota.unwrap_or(usize::MAX)),
-            Action::Clock(seconds) => {
-                let by = SignedDuration::from_secs(seconds.into()).as_millis();
-                let by = i64::try_from(by).expect("a day or so");
-                self.clock.jumped.fetch_add(by, Ordering::SeqCst);
-            }
+            Action::Clock(seconds) => self.clock.jump(seconds),
         }
         self.live();
     }
@@ -137,9 +143,10 @@ impl World {
         }
         self.tidy();
         let mut state = self.state();
-        state.kill_at = None;
+        state.fuse.put_out();
         for life in &mut state.lives {
             life.deaf_until = None;
+            life.stale_until = None;
         }
     }
 
@@ -168,6 +175,7 @@ impl World {
             let alive = self.state().machines.get(&number).cloned();
             self.see_to_node(number, alive);
         }
+        self.play_metallb();
         self.tell();
     }
 

@@ -5,17 +5,15 @@ use std::time::Duration;
 
 use groundplane_core::ClusterId;
 use groundplane_gateway::{Channels, Config, Lease, Lifecycle, Reclaim, ReclaimMode};
-use groundplane_proto::FILE_DESCRIPTOR_SET;
 use groundplane_proto::ipam::v1::ipam_service_server::IpamServiceServer;
 use groundplane_runtime::Context;
 use groundplane_runtime::grpc::{Channel, Listen, MemoryConnector, Server, Target, channel, memory};
-use prost::Message as _;
-use prost_types::FileDescriptorSet;
+use groundplane_tests::chaos::{Announcer, contracts_of};
 use tokio::io::copy_bidirectional;
 use tonic::service::Routes;
 
 use super::pools::NoPools;
-use super::world::{CLUSTER, World};
+use super::world::{CLUSTER, Pace, World};
 use super::{api, cloud};
 
 type Failure = Box<dyn std::error::Error>;
@@ -34,20 +32,8 @@ pub(crate) const ROLES: [Role; 3] = [Role::Services, Role::Gateway(0), Role::Gat
 /// The services, as gateways call them.
 const CALLED: [&str; 4] = ["ipam", "eip", "bgp", "instances"];
 
-/// The contracts that are spoken here, methods alone: every process reads them, and thousands of processes start.
-static CONTRACTS: LazyLock<Vec<u8>> = LazyLock::new(|| {
-    let mut all = FileDescriptorSet::decode(FILE_DESCRIPTOR_SET).expect("our own contracts");
-    all.file.retain(|file| {
-        CALLED
-            .iter()
-            .any(|name| file.package() == format!("groundplane.{name}.v1"))
-    });
-    for file in &mut all.file {
-        file.message_type.clear();
-        file.source_code_info = None;
-    }
-    all.encode_to_vec()
-});
+/// The contracts that are spoken here.
+static CONTRACTS: LazyLock<Vec<u8>> = LazyLock::new(|| contracts_of(&CALLED));
 
 /// Starts a process.
 pub(crate) async fn start(world: &World, role: Role) -> Result<(), Failure> {
@@ -64,15 +50,16 @@ async fn services(world: &World, life: usize, context: &Context) -> Result<(), F
         store: format!("store-{life}"),
     };
     let ipam = Routes::new(IpamServiceServer::new(ipam));
-    let instances = groundplane_instances::Config {
-        max_age: Duration::from_secs(30).into(),
-    };
-    let eip = groundplane_eip::Config {
-        max_age: Duration::from_secs(30).into(),
-    };
-    let bgp = groundplane_bgp::Config {
-        refresh: Duration::from_secs(60).into(),
-    };
+    let (mut instances, mut eip, mut bgp) = (
+        groundplane_instances::Config::default(),
+        groundplane_eip::Config::default(),
+        groundplane_bgp::Config::default(),
+    );
+    if world.pace == Pace::Quick {
+        instances.max_age = Duration::from_secs(30).into();
+        eip.max_age = Duration::from_secs(30).into();
+        bgp.refresh = Duration::from_secs(60).into();
+    }
     let cloud = || cloud::cloud(world, life);
     let eip = groundplane_eip::start(eip, cloud(), None, context).await?;
     let bgp = groundplane_bgp::start(bgp, cloud(), context).await?;
@@ -101,36 +88,49 @@ fn gateway(world: &World, life: usize, context: &Context) -> Result<(), Failure>
         bgp: reach(world, life, "bgp", context)?,
         instances: reach(world, life, "instances", context)?,
     };
-    let config = Config {
+    let mut config = Config {
         cluster: Some(CLUSTER.parse::<ClusterId>()?),
         pools: Some(false),
-        resync: Duration::from_secs(5).into(),
-        cloud_resync: Duration::from_secs(20).into(),
-        node_monitor_period: Duration::from_secs(2).into(),
-        lifecycle: Lifecycle {
-            max_delete_fraction: 1.0,
-            ..Lifecycle::default()
-        },
-        reclaim: Reclaim {
-            // Every other run does without, so that nothing hides behind it that should have been given back at once.
-            mode: if world.reclaims() {
-                ReclaimMode::On
-            } else {
-                ReclaimMode::Off
-            },
-            grace: Duration::from_secs(20).into(),
-            max_fraction: 1.0,
-        },
-        lease: Lease {
-            duration: Duration::from_secs(5).into(),
-            retry: Duration::from_secs(1).into(),
-            ..Lease::default()
+        announcer: match world.plan.announcer {
+            Announcer::Nobody => groundplane_gateway::Announcer::Empty,
+            Announcer::KubeVip => groundplane_gateway::Announcer::KubeVip,
+            Announcer::Metallb => groundplane_gateway::Announcer::Metallb,
+            Announcer::MetallbConfigMap => groundplane_gateway::Announcer::MetallbConfigmap,
         },
         ..Config::default()
     };
+    if world.pace == Pace::Quick {
+        hurry(&mut config, world.reclaims());
+    }
     let client = api::client(world, life);
     groundplane_gateway::start_with(client, "system".to_owned(), config, channels, context)?;
     Ok(())
+}
+
+/// Everything is looked for often, and nothing is too much at once.
+fn hurry(config: &mut Config, reclaims: bool) {
+    config.resync = Duration::from_secs(5).into();
+    config.cloud_resync = Duration::from_secs(20).into();
+    config.node_monitor_period = Duration::from_secs(2).into();
+    config.lifecycle = Lifecycle {
+        max_delete_fraction: 1.0,
+        ..Lifecycle::default()
+    };
+    config.reclaim = Reclaim {
+        // Every other run does without, so that nothing hides behind it that should have been given back at once.
+        mode: if reclaims {
+            ReclaimMode::On
+        } else {
+            ReclaimMode::Off
+        },
+        grace: Duration::from_secs(20).into(),
+        max_fraction: 1.0,
+    };
+    config.lease = Lease {
+        duration: Duration::from_secs(5).into(),
+        retry: Duration::from_secs(1).into(),
+        ..Lease::default()
+    };
 }
 
 /// A way to a service, whichever process serves it at the moment.

@@ -10,7 +10,7 @@ use super::objects::Done;
 use super::world::{CLUSTER, NAMESPACE, PEOPLE, Shown, World, node_name, provider_id, service_name};
 
 /// The address that a Service shows; empty where it shows none.
-fn shown_by(service: &Value) -> &str {
+pub(crate) fn shown_by(service: &Value) -> &str {
     service["status"]["loadBalancer"]["ingress"][0]["ip"]
         .as_str()
         .unwrap_or_default()
@@ -30,17 +30,16 @@ fn of_people(object: &Value) -> BTreeMap<&str, &Value> {
 }
 
 impl World {
-    /// The reservations of a Service, by the tags that the cloud keeps.
-    fn reservations_of(&self, name: &str) -> Vec<Reservation> {
+    /// Which of these reservations are a Service's, by the tags that the cloud keeps.
+    fn held_by<'a>(&self, all: &'a [Reservation], name: &str) -> Vec<&'a Reservation> {
         let owner = Owner::service(
             CLUSTER.parse::<ClusterId>().expect("an id"),
             NAMESPACE.parse::<Name>().expect("a name"),
             name.parse::<Name>().expect("a name"),
         );
         let tags = self.cloud.tags_of(&owner);
-        let mut all = self.cloud.reservations();
-        all.retain(|row| tags.iter().all(|tag| row.tags.contains(tag)));
-        all
+        let is_theirs = |row: &&Reservation| tags.iter().all(|tag| row.tags.contains(tag));
+        all.iter().filter(is_theirs).collect()
     }
 
     /// Looks at a write of a gateway.
@@ -62,11 +61,12 @@ impl World {
                 }
             }
             ("services", Some(before), Some(after)) => self.judge_service(before, after),
-            _ => {}
+            _ => self.judge_metallb(done),
         }
     }
 
-    fn judge_service(&self, before: &Value, after: &Value) {
+    /// Looks at a change of a Service's status.
+    pub(crate) fn judge_service(&self, before: &Value, after: &Value) {
         let (name, uid) = (text(after, "name"), text(after, "uid"));
         let (was, is) = (shown_by(before), shown_by(after));
         if was == is {
@@ -88,8 +88,9 @@ impl World {
             return;
         }
         self.count("addresses shown");
-        let mine = self.reservations_of(name);
-        let holds = |row: &Reservation| {
+        let all = self.cloud.reservations();
+        let mine = self.held_by(&all, name);
+        let holds = |row: &&Reservation| {
             row.prefix
                 .as_ref()
                 .is_some_and(|prefix| prefix.address().to_string() == is)
@@ -149,14 +150,16 @@ impl World {
         self.services_unwell()
             .or_else(|| self.nodes_unwell())
             .or_else(|| self.orphans().into_iter().next())
+            .or_else(|| self.metallb_unwell())
     }
 
     fn services_unwell(&self) -> Option<String> {
         let wanted = self.state().wanted.clone();
+        let all = self.cloud.reservations();
         for number in 0..self.plan.services {
             let name = service_name(number);
             let service = self.objects().get("services", NAMESPACE, &name).cloned();
-            let held = self.reservations_of(&name);
+            let held = self.held_by(&all, &name);
             let (service, wanted) = match (service, wanted.get(&number)) {
                 (None, None) => continue,
                 (Some(_), None) => return Some(format!("{name} is still there")),
@@ -227,11 +230,12 @@ impl World {
             left.clear();
         }
         let balanced = |number: usize| wanted.get(&number).is_some_and(|wanted| wanted.balanced);
+        let all = self.cloud.reservations();
         let mut explained = 0;
         let mut orphans = Vec::new();
         for number in 0..self.plan.services {
             let name = service_name(number);
-            let held = self.reservations_of(&name);
+            let held = self.held_by(&all, &name);
             explained += held.len();
             if !balanced(number) && !held.is_empty() && !left.contains(&name) {
                 orphans.push(format!(
@@ -240,9 +244,8 @@ impl World {
                 ));
             }
         }
-        let all = self.cloud.reservations().len();
-        if all != explained {
-            orphans.push(format!("{} reservations are nobody's", all - explained));
+        if all.len() != explained {
+            orphans.push(format!("{} reservations are nobody's", all.len() - explained));
         }
         orphans
     }
@@ -257,7 +260,8 @@ impl World {
             let mut all = wanted.iter();
             all.any(|(number, wanted)| wanted.balanced && service_name(*number) == *name)
         };
+        let all = self.cloud.reservations();
         let gone = left.iter().filter(|name| !has(name));
-        gone.map(|name| self.reservations_of(name).len()).sum()
+        gone.map(|name| self.held_by(&all, name).len()).sum()
     }
 }

@@ -6,18 +6,15 @@ mod people;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hasher as _};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use fastrand::Rng;
-use groundplane_cloud::CloudErrorKind;
 use groundplane_cloud::testing::FakeCloud;
-use groundplane_core::{Clock, ProviderId};
+use groundplane_core::ProviderId;
 use groundplane_runtime::Tasks;
 use groundplane_runtime::grpc::MemoryConnector;
-use groundplane_tests::chaos::{Action, Plan};
+use groundplane_tests::chaos::{self, Action, Chronicle, Fuse, Plan, Tally, WallClock, api_fault_name};
 use groundplane_tests::kube_api::proxy::{Call, Fault, Plan as ApiPlan};
-use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -28,6 +25,9 @@ use super::cloud::CloudFault;
 use super::objects::{Answer, Manner, Objects, refused};
 use super::process::{ROLES, Role};
 
+/// A slow watch tells what it has to tell so much later, and a slow write takes effect later than anybody waits for it.
+const SLOW: Duration = Duration::from_secs(3);
+
 /// For how long things go wrong.
 pub(crate) const FAULTS: Duration = Duration::from_secs(90);
 /// The cluster's id.
@@ -36,6 +36,15 @@ pub(crate) const CLUSTER: &str = "chaos";
 pub(crate) const NAMESPACE: &str = "default";
 /// Annotations that people write begin so.
 pub(crate) const PEOPLE: &str = "example.com/";
+
+/// How often things are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// Often enough that a run is short.
+    Quick,
+    /// As the configuration has it by default.
+    Default,
+}
 
 /// What people want of a Service.
 #[derive(Clone, Debug, Default)]
@@ -60,6 +69,8 @@ struct Life {
     killed: CancellationToken,
     /// It does not reach the API server until then.
     deaf_until: Option<Instant>,
+    /// Its watches are told nothing new until then.
+    stale_until: Option<Instant>,
 }
 
 /// An address that a Service showed, by the Service's UID.
@@ -77,35 +88,26 @@ pub(crate) struct State {
     /// Where services are served, and by which life.
     ways: BTreeMap<&'static str, (usize, MemoryConnector)>,
     leader: Option<usize>,
-    kill_at: Option<u32>,
+    /// Who led last, whether anybody does now or not.
+    led: Option<usize>,
+    fuse: Fuse,
+    /// How often all connections were cut.
+    severed: u64,
     api: ApiPlan,
     cloud_rate: u32,
     calls: HashMap<(String, String, String), u64>,
     random: Rng,
     pub(crate) wanted: BTreeMap<usize, Wanted>,
     pub(crate) machines: BTreeMap<usize, Alive>,
+    /// How people have their own entries of MetalLB's configuration.
+    pub(crate) edit: u32,
     pub(crate) shown: BTreeMap<String, Shown>,
     /// Services for whom only a reclaim can collect what is left.
     pub(crate) left: BTreeSet<String>,
     /// Changes of the cluster, but for leases, and of the cloud.
     pub(crate) writes: u64,
-    log: Vec<String>,
-    broken: Vec<String>,
-    pub(crate) tally: BTreeMap<&'static str, u64>,
-}
-
-/// The wall clock of a run: simulated time, and jumps.
-pub(crate) struct WallClock {
-    began: Instant,
-    jumped: AtomicI64,
-}
-
-impl Clock for WallClock {
-    fn now(&self) -> Timestamp {
-        let elapsed = i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX);
-        let millis = 1_800_000_000_000 + elapsed + self.jumped.load(Ordering::SeqCst);
-        Timestamp::from_millisecond(millis).unwrap_or(Timestamp::UNIX_EPOCH)
-    }
+    /// Calls to the cloud, by what they ask.
+    asked: Tally,
 }
 
 /// The world. Clones are the same world.
@@ -116,7 +118,8 @@ pub(crate) struct World {
     /// What outlives any process: what was received, and takes effect.
     pub(crate) tasks: Tasks,
     pub(crate) plan: Arc<Plan>,
-    began: Instant,
+    pub(crate) pace: Pace,
+    chronicle: Arc<Chronicle>,
     objects: Arc<Mutex<Objects>>,
     told: watch::Sender<u64>,
     state: Arc<Mutex<State>>,
@@ -141,29 +144,11 @@ pub(crate) fn provider_id(number: usize) -> ProviderId {
 
 /// What goes wrong with calls to the API server.
 fn api_plan(seed: u64, per_mille: u32) -> ApiPlan {
-    let faults = vec![
-        Fault::Status(500),
-        Fault::Status(503),
-        Fault::Status(409),
-        Fault::Status(410),
-        Fault::TooMany(1),
-        Fault::Hang,
-        Fault::Slow(Duration::from_secs(3)),
-        Fault::DropBefore,
-        Fault::DropAfter,
-        Fault::HalfBody,
-        Fault::ErrorEvent(410),
-        Fault::Cut(1),
-    ];
-    ApiPlan {
-        seed,
-        per_mille,
-        faults,
-    }
+    chaos::api_plan(seed, per_mille, SLOW)
 }
 
 impl World {
-    pub(crate) fn new(plan: Plan) -> Self {
+    pub(crate) fn new(plan: Plan, pace: Pace) -> Self {
         let began = Instant::now();
         let state = State {
             lives: Vec::new(),
@@ -171,29 +156,28 @@ impl World {
             restart: ROLES.into_iter().map(|role| (role, began)).collect(),
             ways: BTreeMap::new(),
             leader: None,
-            kill_at: None,
+            led: None,
+            fuse: Fuse::default(),
+            severed: 0,
             api: api_plan(plan.seed, 0),
             cloud_rate: 0,
             calls: HashMap::new(),
             random: Rng::with_seed(plan.seed ^ 0x9e37_79b9_7f4a_7c15),
             wanted: BTreeMap::new(),
             machines: BTreeMap::new(),
+            edit: 0,
             shown: BTreeMap::new(),
             left: BTreeSet::new(),
             writes: 0,
-            log: Vec::new(),
-            broken: Vec::new(),
-            tally: BTreeMap::new(),
+            asked: Tally::new(),
         };
         let world = Self {
             cloud: FakeCloud::new(),
-            clock: Arc::new(WallClock {
-                began,
-                jumped: AtomicI64::new(0),
-            }),
+            clock: Arc::new(WallClock::start()),
             tasks: Tasks::new(),
             plan: Arc::new(plan),
-            began,
+            pace,
+            chronicle: Arc::new(Chronicle::begin()),
             objects: Arc::new(Mutex::new(Objects::default())),
             told: watch::Sender::new(0),
             state: Arc::new(Mutex::new(state)),
@@ -201,6 +185,7 @@ impl World {
         let (machines, first) = (world.plan.machines, world.plan.first);
         let home = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "kube-system" } });
         world.objects().create("namespaces", "", home);
+        world.begin_metallb();
         (0..machines).for_each(|machine| world.act(Action::Join(machine)));
         (0..first).for_each(|service| world.act(Action::Create(service)));
         world
@@ -218,6 +203,17 @@ impl World {
         self.told.subscribe()
     }
 
+    /// Cuts every watch.
+    fn sever(&self) {
+        self.state().severed += 1;
+        self.told.send_modify(|_| {});
+    }
+
+    /// How often they were cut.
+    pub(crate) fn severed(&self) -> u64 {
+        self.state().severed
+    }
+
     fn tell(&self) {
         let version = self.objects().version();
         self.told
@@ -230,40 +226,41 @@ impl World {
     }
 
     pub(crate) fn began(&self) -> Instant {
-        self.began
+        self.chronicle.began()
     }
 
     /// Writes down what happens, for whoever looks for the reason of a failure.
     pub(crate) fn note(&self, what: impl std::fmt::Display) {
-        let at = self.began.elapsed().as_secs_f64();
-        self.state().log.push(format!("{at:>8.3} s  {what}"));
+        self.chronicle.note(what);
     }
 
     /// A rule is broken.
     pub(crate) fn broken(&self, what: impl std::fmt::Display) {
-        let at = self.began.elapsed().as_secs_f64();
-        self.note(format_args!("BROKEN: {what}"));
-        self.state().broken.push(format!("at {at:.3} s: {what}"));
+        self.chronicle.broken(what);
     }
 
     pub(crate) fn count(&self, what: &'static str) {
-        *self.state().tally.entry(what).or_default() += 1;
+        self.chronicle.count(what);
+    }
+
+    /// How often what happened.
+    pub(crate) fn tally(&self) -> Tally {
+        self.chronicle.tally()
+    }
+
+    /// What the cloud was asked so far, and how often.
+    pub(crate) fn asked(&self) -> Tally {
+        self.state().asked.clone()
     }
 
     /// What was broken first, with everything that leads there, and how to see it again.
     pub(crate) fn verdict(&self) -> Result<(), String> {
-        let state = self.state();
-        let Some(first) = state.broken.first() else {
-            return Ok(());
-        };
-        let (plan, log, seed) = (&self.plan, state.log.join("\n"), self.plan.seed);
-        Err(format!(
-            "{plan}\nwhat happened:\n{log}\n\nbroken first: {first}\nreplay: make chaos SEED={seed} RUNS=1 ONLY=simulation"
-        ))
+        let replay = format!("make chaos SEED={} RUNS=1 ONLY=simulation", self.plan.seed);
+        self.chronicle.verdict(&self.plan, &replay)
     }
 
     pub(crate) fn log(&self) -> Vec<String> {
-        self.state().log.clone()
+        self.chronicle.log()
     }
 }
 
@@ -277,6 +274,7 @@ impl World {
             role,
             killed,
             deaf_until: None,
+            stale_until: None,
         });
         state.running.insert(role, life);
         drop(state);
@@ -308,6 +306,12 @@ impl World {
         one.killed.is_cancelled() || one.deaf_until.is_some_and(|until| Instant::now() < until)
     }
 
+    /// Are its watches told nothing new?
+    pub(crate) fn is_stale(&self, life: usize) -> bool {
+        let stale = self.state().lives[life].stale_until;
+        stale.is_some_and(|until| Instant::now() < until)
+    }
+
     pub(crate) fn killed(&self, life: usize) -> CancellationToken {
         self.state().lives[life].killed.clone()
     }
@@ -326,12 +330,7 @@ impl World {
 
     /// A step of a write. True: whoever takes it is dead from now on.
     pub(crate) fn step(&self, life: usize) -> bool {
-        let hit = {
-            let mut state = self.state();
-            let hit = state.kill_at.map(|left| left.saturating_sub(1));
-            state.kill_at = hit.filter(|left| *left > 0);
-            hit == Some(0)
-        };
+        let hit = self.state().fuse.step();
         if hit {
             self.count("killed at a step");
             self.kill(life);
@@ -383,30 +382,27 @@ impl World {
         let nth = self.nth(call.verb, &call.resource, &call.name);
         let draw = drawn((self.plan.seed, call.verb, &call.resource, &call.name, nth));
         let fault = self.state().api.decide(call, nth);
-        if fault.is_some() {
-            self.count("faults of the API server");
+        if let Some(fault) = fault {
+            self.count(api_fault_name(fault, call));
         }
         (fault, Duration::from_millis(1 + draw % 40), nth)
     }
 
     /// The same of a call to the cloud.
-    pub(crate) fn cloud_fault(&self, what: &str, object: &str) -> (Option<CloudFault>, Duration, u64) {
+    pub(crate) fn cloud_fault(
+        &self,
+        what: &'static str,
+        object: &str,
+    ) -> (Option<CloudFault>, Duration, u64) {
+        *self.state().asked.entry(what).or_default() += 1;
         let nth = self.nth("cloud", what, object);
         let draw = drawn((self.plan.seed, what, object, nth));
         let latency = Duration::from_millis(5 + draw % 300);
         if (draw >> 32) % 1_000 >= u64::from(self.state().cloud_rate) {
             return (None, latency, nth);
         }
-        self.count("faults of the cloud");
-        let fault = match (draw >> 48) % 7 {
-            0 | 1 => CloudFault::Before(CloudErrorKind::Unavailable),
-            2 => CloudFault::Before(CloudErrorKind::RateLimited),
-            3 => CloudFault::Before(CloudErrorKind::Timeout),
-            4 => CloudFault::Hang,
-            // What is done long after anybody waits for it is a create: of other calls no client can make anything better.
-            5 if what == "create reservation" => CloudFault::Late,
-            _ => CloudFault::After,
-        };
+        let fault = CloudFault::drawn(draw >> 48, what);
+        self.count(fault.name(what));
         (Some(fault), latency, nth)
     }
 
@@ -426,6 +422,7 @@ impl World {
         let answer = {
             let mut objects = self.objects();
             match call.verb {
+                "list" if call.resource.starts_with("/apis/") => self.discovered(&call.resource),
                 "list" => {
                     let items: Vec<&Value> = objects
                         .list(&call.resource, &call.namespace)
@@ -450,6 +447,7 @@ impl World {
                     },
                 },
                 "create" => objects.create(&call.resource, &call.namespace, body.clone()),
+                "patch" if manner == Manner::Apply => objects.apply(call, body),
                 "patch" => objects.patch(call, manner, body),
                 "delete" => objects.delete(call, &body["preconditions"]),
                 _ => refused(405, "MethodNotAllowed"),
@@ -463,7 +461,13 @@ impl World {
                 .after
                 .as_ref()
                 .is_some_and(|lease| lease["spec"]["holderIdentity"] != "");
-            self.state().leader = holds.then_some(life);
+            let mut state = self.state();
+            state.leader = holds.then_some(life);
+            let changed = holds && state.led.replace(life) != Some(life);
+            drop(state);
+            if changed {
+                self.count("leader changed");
+            }
         } else {
             if done.path.0 == "events" {
                 let event = done.after.as_ref().unwrap_or(&answer.body);

@@ -21,8 +21,7 @@ use groundplane_proto::eip::v1::eip_service_client::EipServiceClient;
 use groundplane_proto::eip::v1::eip_service_server::{EipService, EipServiceServer};
 use groundplane_runtime::Context;
 use groundplane_runtime::grpc::{Channel, Server};
-use prost::Message as _;
-use prost_types::FileDescriptorSet;
+use groundplane_tests::chaos::contracts_of;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep};
 use tonic::service::Routes;
@@ -35,7 +34,7 @@ type Failure = Box<dyn std::error::Error>;
 
 /// Starts an agent on a machine.
 pub(crate) async fn start(world: &World, machine: usize) -> Result<(), Failure> {
-    let context = Context::new();
+    let context = Context::with_clock(Arc::clone(&world.clock) as _);
     let (life, file, view) = {
         let mut state = world.state();
         let life = state.lives.len();
@@ -74,7 +73,7 @@ pub(crate) async fn start(world: &World, machine: usize) -> Result<(), Failure> 
         cluster: "sim".to_owned(),
         kubeconfig: None,
         address: Some(endpoint().ip()),
-        port: endpoint().port(),
+        port: Some(endpoint().port()),
         node_port: None,
         node_selector: String::new(),
         node_prefix: String::new(),
@@ -83,6 +82,7 @@ pub(crate) async fn start(world: &World, machine: usize) -> Result<(), Failure> 
         own_addresses_only: world.own_addresses_only(),
         candidates_file: Some(file),
         service: None,
+        rivals: None,
     };
     let ports = AgentPorts::over(eip, health, config.cluster.clone(), view, Arc::new(Nobody));
     start_agent_with(config, ports, &context);
@@ -115,18 +115,8 @@ async fn eip(world: &World, life: usize, machine: usize, context: &Context) -> R
     Ok(groundplane_eip::start(groundplane_eip::Config::default(), cloud, None, context).await?)
 }
 
-/// The contracts that are spoken here, methods alone: every process reads them four times, and thousands of processes start.
-static CONTRACTS: LazyLock<Vec<u8>> = LazyLock::new(|| {
-    let mut all =
-        FileDescriptorSet::decode(groundplane_proto::FILE_DESCRIPTOR_SET).expect("our own contracts");
-    let spoken = ["groundplane.health.v1", "groundplane.eip.v1"];
-    all.file.retain(|file| spoken.contains(&file.package()));
-    for file in &mut all.file {
-        file.message_type.clear();
-        file.source_code_info = None;
-    }
-    all.encode_to_vec()
-});
+/// The contracts that are spoken here.
+static CONTRACTS: LazyLock<Vec<u8>> = LazyLock::new(|| contracts_of(&["health", "eip"]));
 
 async fn serve(name: &'static str, routes: Routes, context: &Context) -> Result<Channel, Failure> {
     let server = Server::new(name, context).routes(routes);
@@ -245,6 +235,10 @@ impl Gate {
     }
 }
 
+fn refused() -> CloudError {
+    CloudError::new(CloudErrorKind::Refused, "assign", "it is of another metro")
+}
+
 fn gone() -> CloudError {
     CloudError::new(CloudErrorKind::Denied, "call", "the agent is dead")
 }
@@ -272,8 +266,14 @@ impl EndpointIps for Gate {
     async fn assign(&self, address: IpAddr, machine: &ProviderId) -> Result<EndpointAssignment, CloudError> {
         let machine = machine.clone();
         let what = format!("assign to {:?}", number(&machine));
+        let refuses = self.world.refuses(&machine);
         self.write(what, move |fake| {
-            Box::pin(async move { fake.assign(address, &machine).await })
+            Box::pin(async move {
+                match refuses {
+                    true => Err(refused()),
+                    false => fake.assign(address, &machine).await,
+                }
+            })
         })
         .await
     }
@@ -296,8 +296,14 @@ impl EndpointIps for Gate {
         let machine = machine.clone();
         let what = format!("move to {:?}", number(&machine));
         self.world.judge_taking(self.life);
+        let refuses = self.world.refuses(&machine);
         self.write(what, move |fake| {
-            Box::pin(async move { fake.reassign(address, &machine).await })
+            Box::pin(async move {
+                match refuses {
+                    true => Err(refused()),
+                    false => fake.reassign(address, &machine).await,
+                }
+            })
         })
         .await
     }

@@ -13,13 +13,14 @@ use groundplane_core::ProviderId;
 use groundplane_gateway::endpoint::{ApiServer, ClusterView, Machine as Told};
 use groundplane_health::domain::{Settings, Sign};
 use groundplane_runtime::Tasks;
+use groundplane_tests::chaos::endpoint::{Action, Api, Plan};
+use groundplane_tests::chaos::{Chronicle, Fuse, Tally, WallClock};
 use parking_lot::{Mutex, MutexGuard};
 use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::plan::{Action, Api, Plan};
 use super::sight::Sight;
 
 /// What no longer takes effect than this after the call.
@@ -75,8 +76,7 @@ pub(crate) struct State {
     astray: BTreeSet<usize>,
     cloudless: BTreeSet<usize>,
     random: Rng,
-    /// Steps of moves until an agent is killed.
-    kill_at: Option<u32>,
+    fuse: Fuse,
     /// Assignments that people made.
     pub(crate) by_hand: BTreeSet<String>,
     /// Machines to which people gave it.
@@ -84,10 +84,8 @@ pub(crate) struct State {
     /// Assignments on which somebody has decided.
     pub(crate) decided_on: BTreeSet<String>,
     pub(crate) wanted: BTreeSet<ProviderId>,
-    log: Vec<String>,
-    broken: Vec<String>,
-    /// How often what happened.
-    pub(crate) tally: BTreeMap<&'static str, u64>,
+    /// To which machine each life has asked to have it moved, in order.
+    pub(crate) asked: Vec<(usize, usize)>,
 }
 
 /// The world. Clones are the same world.
@@ -100,8 +98,10 @@ pub(crate) struct World {
     /// What outlives any agent: calls that the cloud has received.
     pub(crate) tasks: Tasks,
     plan: Arc<Plan>,
+    /// The clock on every machine's wall.
+    pub(crate) clock: Arc<WallClock>,
     folder: Arc<TempDir>,
-    began: Instant,
+    chronicle: Arc<Chronicle>,
     state: Arc<Mutex<State>>,
 }
 
@@ -169,14 +169,12 @@ impl World {
             astray: BTreeSet::new(),
             cloudless: BTreeSet::new(),
             random: Rng::with_seed(plan.seed ^ 0x9e37_79b9_7f4a_7c15),
-            kill_at: None,
+            fuse: Fuse::default(),
             by_hand: BTreeSet::new(),
             given: BTreeSet::new(),
             decided_on: BTreeSet::new(),
             wanted: BTreeSet::new(),
-            log: Vec::new(),
-            broken: Vec::new(),
-            tally: BTreeMap::new(),
+            asked: Vec::new(),
         };
         if let Some(holder) = plan.holder {
             state.gave(fake.assign_by_hand(&provider_id(holder)));
@@ -186,8 +184,9 @@ impl World {
             settings: Settings::default(),
             tasks: Tasks::new(),
             plan: Arc::new(plan),
+            clock: Arc::new(WallClock::start()),
             folder: Arc::new(folder().expect("a folder")),
-            began: Instant::now(),
+            chronicle: Arc::new(Chronicle::begin()),
             state: Arc::new(Mutex::new(state)),
         }
     }
@@ -201,51 +200,51 @@ impl World {
         self.plan.own_addresses_only
     }
 
+    /// Does the cloud never give it to this machine?
+    pub(crate) fn refuses(&self, machine: &ProviderId) -> bool {
+        number(machine).is_some_and(|machine| self.plan.refused.contains(&machine))
+    }
+
     /// When the run began.
     pub(crate) fn began(&self) -> Instant {
-        self.began
+        self.chronicle.began()
     }
 
     /// Writes down what happens, for whoever looks for the reason of a failure.
     pub(crate) fn note(&self, what: impl std::fmt::Display) {
-        let at = self.began.elapsed().as_secs_f64();
-        self.state().log.push(format!("{at:>8.3} s  {what}"));
+        self.chronicle.note(what);
     }
 
     /// A rule is broken.
     pub(crate) fn broken(&self, what: impl std::fmt::Display) {
-        let at = self.began.elapsed().as_secs_f64();
-        self.note(format_args!("BROKEN: {what}"));
-        self.state().broken.push(format!("at {at:.3} s: {what}"));
+        self.chronicle.broken(what);
     }
 
-    /// What was broken until now; with everything that leads there.
+    /// What was broken first, with everything that leads there, and how to see it again.
     pub(crate) fn verdict(&self) -> Result<(), String> {
-        let state = self.state();
-        if state.broken.is_empty() {
-            return Ok(());
-        }
-        let (plan, log) = (&self.plan, state.log.join("\n"));
-        let broken = state.broken.join("\n");
-        let seed = plan.seed;
-        Err(format!(
-            "{plan}\nwhat happened:\n{log}\nbroken:\n{broken}\nreplay: GROUNDPLANE_SEED={seed}"
-        ))
+        let replay = format!("make chaos SEED={} RUNS=1 ONLY=endpoint", self.plan.seed);
+        self.chronicle.verdict(&*self.plan, &replay)
     }
 
     /// What happened, line by line.
     pub(crate) fn log(&self) -> Vec<String> {
-        self.state().log.clone()
+        self.chronicle.log()
     }
 
     /// Counts what happened.
     pub(crate) fn count(&self, what: &'static str) {
-        *self.state().tally.entry(what).or_default() += 1;
+        self.chronicle.count(what);
+    }
+
+    /// How often what happened.
+    pub(crate) fn tally(&self) -> Tally {
+        self.chronicle.tally()
     }
 
     /// Does what the plan says.
     pub(crate) fn act(&self, action: Action) {
         self.note(format_args!("{action:?}"));
+        self.count(action.kind());
         let now = Instant::now();
         let mut guard = self.state();
         let state = &mut *guard;
@@ -266,7 +265,8 @@ impl World {
                 let again = now + Duration::from_millis(state.random.u64(50..5_000));
                 state.kill(one, Some(again));
             }
-            Action::KillAt(step) => state.kill_at = Some(step),
+            Action::KillAt(step) => state.fuse.light(step),
+            Action::Clock(seconds) => self.clock.jump(seconds),
             Action::Holder(api) => {
                 for holder in self
                     .fake
@@ -331,14 +331,19 @@ impl World {
         self.act(Action::Split(0));
         self.act(Action::Cloud(0));
         let mut state = self.state();
-        state.kill_at = None;
+        state.fuse.put_out();
         state.cut.clear();
         state.look_at_stores(Instant::now());
     }
 
     /// From now on so many of a hundred calls go wrong.
     fn faults(&self, chance: u8, mut random: Rng) {
-        let choose = move |_| (random.u8(..100) < chance).then(|| fault(&mut random));
+        let chronicle = Arc::clone(&self.chronicle);
+        let choose = move |_| {
+            let (name, fault) = (random.u8(..100) < chance).then(|| fault(&mut random))?;
+            chronicle.count(name);
+            Some(fault)
+        };
         self.fake.choose_faults((chance > 0).then_some(choose));
     }
 
@@ -437,17 +442,13 @@ impl World {
             return true;
         }
         let machine = state.lives[life].machine;
-        let Some(left) = state.kill_at else {
-            return false;
-        };
-        state.kill_at = left.checked_sub(1).filter(|left| *left > 0);
-        if left > 1 {
+        if !state.fuse.step() {
             return false;
         }
         let again = Instant::now() + Duration::from_millis(state.random.u64(50..5_000));
         state.kill(machine, Some(again));
-        *state.tally.entry("killed in a move").or_default() += 1;
         drop(state);
+        self.count("killed in a move");
         self.note(format_args!(
             "agent {life} on {machine} is killed at a step of its move"
         ));
@@ -480,22 +481,44 @@ fn set(of: &mut BTreeSet<usize>, one: usize, yes: bool) {
     }
 }
 
-fn fault(random: &mut Rng) -> EndpointFault {
+/// Something that goes wrong with a call to the cloud, and what it is called where it is counted.
+fn fault(random: &mut Rng) -> (&'static str, EndpointFault) {
     use CloudErrorKind::{Denied, RateLimited, Timeout, Unauthenticated, Unavailable};
-    let kind = [Timeout, Unavailable, RateLimited][random.usize(..3)];
+    let (refused, kind) = [
+        ("cloud: timeout", Timeout),
+        ("cloud: 5xx", Unavailable),
+        ("cloud: 429", RateLimited),
+    ][random.usize(..3)];
     let late = u64::try_from(LATE.as_millis()).expect("short");
     let short = |random: &mut Rng, most| Duration::from_millis(random.u64(..most));
     match random.u8(..16) {
-        0..3 => EndpointFault::before(kind),
-        3..6 => EndpointFault::after(kind),
-        6 => EndpointFault::hang(),
-        7 => EndpointFault::hang_after(),
-        8..11 => EndpointFault::late(kind, short(random, late)),
-        11..14 => EndpointFault::slow(short(random, 3_000)),
-        14 => EndpointFault::before(Unauthenticated),
-        _ => EndpointFault::before(Denied),
+        0..3 => (refused, EndpointFault::before(kind)),
+        3..6 => ("cloud: answer lost", EndpointFault::after(kind)),
+        6 => ("cloud: hang", EndpointFault::hang()),
+        7 => ("cloud: done, and hang", EndpointFault::hang_after()),
+        8..11 => (
+            "cloud: done too late",
+            EndpointFault::late(kind, short(random, late)),
+        ),
+        11..14 => ("cloud: slow", EndpointFault::slow(short(random, 3_000))),
+        14 => ("cloud: token refused", EndpointFault::before(Unauthenticated)),
+        _ => ("cloud: denied", EndpointFault::before(Denied)),
     }
 }
+
+/// All of these names.
+pub(crate) const CLOUD_FAULTS: [&str; 10] = [
+    "cloud: timeout",
+    "cloud: 5xx",
+    "cloud: 429",
+    "cloud: answer lost",
+    "cloud: hang",
+    "cloud: done, and hang",
+    "cloud: done too late",
+    "cloud: slow",
+    "cloud: token refused",
+    "cloud: denied",
+];
 
 impl State {
     fn gave(&mut self, made: EndpointAssignment) {

@@ -21,6 +21,7 @@ use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
 use tokio_rustls::TlsAcceptor;
 
 use super::call::Call;
@@ -39,6 +40,8 @@ pub(super) struct Shared {
     pub(super) client: reqwest::Client,
     pub(super) faults: Mutex<Faults>,
     pub(super) journal: Journal,
+    /// Until when watches tell nothing new.
+    pub(super) held: Mutex<Option<Instant>>,
     /// Objects a page, where the client asks for more.
     pub(super) page: Option<u32>,
 }
@@ -134,9 +137,31 @@ async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Respo
             let some = chunks(response).take(usize::try_from(pieces).unwrap_or(usize::MAX));
             Ok(head.map(|()| Body::from_stream(some.chain(cut))))
         }
+        _ if watch => {
+            let head = head(&response);
+            let told = chunks(response).then(move |piece| {
+                let shared = Arc::clone(&shared);
+                async move {
+                    held(&shared).await;
+                    piece
+                }
+            });
+            Ok(head.map(|()| Body::from_stream(told)))
+        }
         _ => {
             let head = head(&response);
             Ok(head.map(|()| Body::from_stream(chunks(response))))
+        }
+    }
+}
+
+/// Waits as long as watches tell nothing new.
+async fn held(shared: &Shared) {
+    loop {
+        let until = *shared.held.lock();
+        match until {
+            Some(until) if Instant::now() < until => sleep_until(until).await,
+            _ => return,
         }
     }
 }

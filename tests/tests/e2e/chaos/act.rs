@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use groundplane_core::{Clock as _, SystemClock};
 use groundplane_sandbox::{Action as CloudAction, DeviceOptions, DeviceState, RandomPlan};
 use groundplane_tests::Mode;
-use groundplane_tests::chaos::Action;
-use groundplane_tests::kube_api::proxy::{Fault, Plan as ApiPlan, Rule};
+use groundplane_tests::chaos::{Action, api_plan};
+use groundplane_tests::kube_api::proxy::{Fault, Rule};
 use k8s_openapi::api::core::v1::Service;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::Run;
+use super::{FAULTS, Run};
 
 /// The gateway's fail points.
 const POINTS: [&str; 7] = [
@@ -23,6 +24,8 @@ const POINTS: [&str; 7] = [
     "service.release.after-release",
     "service.release.after-status",
 ];
+/// How long a call to the API server takes that is slow.
+const SLOW: Duration = Duration::from_millis(200);
 const POINT: &str = "GROUNDPLANE_FAILPOINT";
 
 pub(super) fn service_name(number: usize) -> String {
@@ -33,33 +36,20 @@ pub(super) fn suffix(number: usize) -> String {
     format!("n{number}")
 }
 
-/// Every fault that a call to the cloud may meet, but for those that only waiting ends.
-fn cloud_faults() -> Vec<CloudAction> {
+/// Every fault that a call to the cloud may meet, but for answers that look whole and are not: no client can tell.
+pub(super) fn cloud_faults() -> Vec<CloudAction> {
     vec![
         CloudAction::status(500),
         CloudAction::too_many_requests(Some(1), None),
+        // By the wall clock, of which groundplane may have another.
+        CloudAction::too_many_requests(None, Some(SystemClock.now().as_second() + 1)),
+        CloudAction::Hang,
+        CloudAction::HangAfter,
         CloudAction::DropBefore,
         CloudAction::DropAfter,
         CloudAction::HalfBody,
         CloudAction::MalformedJson,
         CloudAction::latency(Duration::from_millis(300)),
-    ]
-}
-
-fn api_faults() -> Vec<Fault> {
-    vec![
-        Fault::Status(500),
-        Fault::Status(503),
-        Fault::Status(409),
-        Fault::Status(410),
-        Fault::TooMany(1),
-        Fault::Hang,
-        Fault::Slow(Duration::from_millis(200)),
-        Fault::DropBefore,
-        Fault::DropAfter,
-        Fault::HalfBody,
-        Fault::ErrorEvent(410),
-        Fault::Cut(1),
     ]
 }
 
@@ -105,6 +95,12 @@ impl Run {
                 }
             }
             Action::Mark(number) => self.mark(number).await?,
+            Action::Edit(edit) => {
+                if let Some(side) = &mut self.metallb {
+                    side.edit(&self.world.corner, edit).await?;
+                }
+            }
+            Action::Stale(part) => self.world.api()?.hold_watches(part.of(FAULTS)),
             Action::KillLeader => self.kill("gateway").await?,
             Action::KillServices => self.kill("eip").await?,
             Action::KillAt(step) => self.arm(step).await?,
@@ -113,11 +109,11 @@ impl Run {
                 api.add([Rule::on("*", "*", Fault::DropBefore).times(30)]);
                 api.sever();
             }
-            Action::Api(rate) => self.world.api()?.plan(ApiPlan {
-                seed: self.plan.seed,
-                per_mille: rate,
-                faults: api_faults(),
-            }),
+            Action::Api(rate) => {
+                let plan = api_plan(self.plan.seed, rate, SLOW);
+                self.world.api()?.plan(plan);
+                self.world.api()?.sever();
+            }
             Action::Cloud(rate) => {
                 let project = self.world.project()?;
                 project.clear_faults();
@@ -135,8 +131,10 @@ impl Run {
                 let quota = quota.map(u32::try_from).transpose()?;
                 self.world.project()?.set_quota(quota);
             }
-            // The clock of the machine is everybody's.
-            Action::Clock(_) => {}
+            Action::Clock(seconds) => {
+                self.shifted += i64::from(seconds);
+                self.clock.set(self.shifted)?;
+            }
         }
         Ok(())
     }
@@ -156,7 +154,10 @@ impl Run {
         if self.service(number).await?.is_none() {
             let draft = self.world.corner.service_draft(&service_name(number));
             let touched = self.services.get(&number).map_or(0, |(_, touched)| *touched);
-            let draft = draft.annotation("example.com/touched", &touched.to_string());
+            let mut draft = draft.annotation("example.com/touched", &touched.to_string());
+            if self.metallb.is_some() {
+                draft = draft.class(&self.world.corner.class());
+            }
             self.world.corner.create_service(draft).await?;
             self.retype(number).await?;
         }
@@ -192,8 +193,13 @@ impl Run {
 
     async fn retype(&self, number: usize) -> Result<()> {
         if let Some((balanced, _)) = self.services.get(&number) {
-            let kind = if *balanced { "LoadBalancer" } else { "ClusterIP" };
-            let patch = json!({ "spec": { "type": kind } });
+            // A real MetalLB serves but one class here.
+            let class = self.metallb.as_ref().map(|_| self.world.corner.class());
+            let patch = if *balanced {
+                json!({ "spec": { "type": "LoadBalancer", "loadBalancerClass": class } })
+            } else {
+                json!({ "spec": { "type": "ClusterIP", "loadBalancerClass": null } })
+            };
             self.world
                 .corner
                 .edit_service(&service_name(number), &patch)
@@ -270,6 +276,7 @@ impl Run {
         let project = self.world.project()?;
         project.clear_faults();
         project.set_quota(None);
+        self.clock.set(0)?;
         for (number, (device, _)) in &self.machines {
             project.set_state(*device, DeviceState::Active);
             self.world.corner.set_ready(&suffix(*number), true).await?;

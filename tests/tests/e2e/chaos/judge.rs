@@ -70,8 +70,19 @@ impl Run {
     /// Waits until somebody leads, and does what a leader does: without one it would be quiet, too.
     async fn somebody_leads(&self) -> Result<()> {
         let (corner, name) = (&self.world.corner, "somebody-leads");
-        corner.add_service(name).await?;
-        corner.addresses_of(name, 1).await?;
+        let mut draft = corner.service_draft(name);
+        if self.metallb.is_some() {
+            draft = draft.class(&corner.class());
+        }
+        corner.create_service(draft).await?;
+        let what = format!("seed {}: somebody leads", self.plan.seed);
+        eventually_within(CALM, what, async || {
+            self.play().await?;
+            let service = corner.api::<Service>().get(name).await?;
+            ensure!(!ingress_of(&service).is_empty(), "a new Service has no address");
+            Ok(())
+        })
+        .await?;
         corner.delete_service(name).await?;
         corner.service_gone(name).await
     }
@@ -101,8 +112,10 @@ impl Run {
         }
         let what = format!("seed {}: all is well", self.plan.seed);
         eventually_within(CALM, what, async || {
+            self.play().await?;
             self.services_well().await?;
-            self.nodes_well().await
+            self.nodes_well().await?;
+            self.metallb_is_well().await
         })
         .await?;
         self.look().await
@@ -183,19 +196,26 @@ impl Run {
                 ensure!(!taints.iter().any(|taint| taint == ours), "{name} has {taints:?}");
             }
             let id = spec.provider_id.unwrap_or_default();
-            ensure!(
-                id.ends_with(&device.to_string()),
-                "{name} is {id}, and its machine {device}"
-            );
+            let own = self.plan.cloud.provider_id(self.world.project()?, *device)?;
+            ensure!(id == own, "{name} is {id}, and its machine {own}");
             let people = node.annotations().get("example.com/mark").cloned();
             ensure!(
                 people == Some(marked.to_string()),
                 "{name} lost what people wrote: {people:?} for {marked}"
             );
-            let told = node.annotations().values().any(|value| value == "169.254.255.1");
+            let peer = self.plan.cloud.annotation("bgp-peers-0-peer-ip");
+            let told = node.annotations().contains_key(&peer);
             ensure!(told, "{name} is not told its peers: {:?}", node.annotations());
         }
         Ok(())
+    }
+
+    /// Is in MetalLB's configuration what should be, and nothing else?
+    async fn metallb_is_well(&self) -> Result<()> {
+        match &self.metallb {
+            Some(side) => side.is_well(&self.world.corner).await,
+            None => Ok(()),
+        }
     }
 
     /// Writes of groundplane about this world since then: to Kubernetes, but for leases, and to the cloud.
@@ -203,7 +223,8 @@ impl Run {
         let name = self.world.corner.name().to_owned();
         let audit = self.world.corner.requests_since(mark).await?;
         let audit = audit.by_agent("groundplane/").writes().only(|request| {
-            let ours = request.namespace == name || request.name.starts_with(&format!("{name}-"));
+            // MetalLB's namespace begins so, too.
+            let ours = request.namespace.starts_with(&name) || request.name.starts_with(&format!("{name}-"));
             ours && request.resource != "leases"
         });
         Ok(audit.count() + self.world.project()?.journal().writes(cloud).len())
@@ -230,6 +251,7 @@ impl Run {
             Ok(())
         })
         .await?;
-        self.services_well().await
+        self.services_well().await?;
+        self.metallb_is_well().await
     }
 }

@@ -1,4 +1,4 @@
-//! What goes wrong in a run, and when. A seed is a plan.
+//! What goes wrong with the API endpoint, its machines and their agents, and when. A seed is a plan.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use fastrand::Rng;
 
 /// How an API server is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Api {
+pub enum Api {
     /// It answers, if its store does.
     Well,
     /// `/readyz` says 500.
@@ -20,7 +20,7 @@ pub(crate) enum Api {
 
 /// One thing that happens. Machines are meant by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
+pub enum Action {
     /// An API server changes.
     Api(usize, Api),
     /// A machine loses power, its agent with it.
@@ -59,39 +59,113 @@ pub(crate) enum Action {
     Deleting(usize, bool),
     /// A node is one of the candidates, or not.
     Listed(usize, bool),
+    /// The clocks on the walls of all machines jump by so many seconds.
+    Clock(i32),
+}
+
+impl Action {
+    /// What it is called where it is counted.
+    #[must_use]
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Api(_, Api::Well) => "API server well",
+            Self::Api(_, Api::Unready) | Self::Holder(Api::Unready) => "API server not ready",
+            Self::Api(_, Api::Hung) | Self::Holder(Api::Hung) => "API server hung",
+            Self::Api(_, Api::Stopped) | Self::Holder(Api::Stopped) => "API server stopped",
+            Self::Holder(Api::Well) => "the holder's API server well",
+            Self::Off(_) => "machine off",
+            Self::On(_) => "machine on",
+            Self::Kill(_) => "agent killed",
+            Self::KillAt(_) => "kill at a step set",
+            Self::LoseFile(_) => "file lost",
+            Self::Split(_) => "network split or whole",
+            Self::Cut(..) => "way cut or mended",
+            Self::Astray(..) => "endpoint not found from a machine",
+            Self::Cloudless(..) => "cloud not found from a machine",
+            Self::Cloud(_) => "cloud faults set",
+            Self::CloudHangs => "cloud hangs",
+            Self::WritesHang => "cloud hangs in writes",
+            Self::ByHand(_) => "given by hand",
+            Self::TakenByHand => "taken by hand",
+            Self::Cordon(..) => "cordoned or not",
+            Self::Deleting(..) => "deleted or not",
+            Self::Listed(..) => "a candidate or not",
+            Self::Clock(seconds) if seconds < 0 => "clock set back",
+            Self::Clock(_) => "clock set forward",
+        }
+    }
+
+    /// All that happens in runs of [`Plan::new`], as it is counted.
+    pub const KINDS: [&str; 22] = [
+        "API server well",
+        "API server not ready",
+        "API server hung",
+        "API server stopped",
+        "machine off",
+        "machine on",
+        "agent killed",
+        "kill at a step set",
+        "file lost",
+        "network split or whole",
+        "way cut or mended",
+        "endpoint not found from a machine",
+        "cloud not found from a machine",
+        "cloud faults set",
+        "cloud hangs",
+        "given by hand",
+        "taken by hand",
+        "cordoned or not",
+        "deleted or not",
+        "a candidate or not",
+        "clock set back",
+        "clock set forward",
+    ];
 }
 
 /// The plan of a run.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub struct Plan {
     /// Decides everything.
-    pub(crate) seed: u64,
+    pub seed: u64,
     /// How many machines there are.
-    pub(crate) machines: usize,
+    pub machines: usize,
     /// The cloud moves the address in one step.
-    pub(crate) atomic: bool,
+    pub atomic: bool,
     /// On each machine, the endpoint's address leads to an API server that works, whoever holds it.
-    pub(crate) proxied: bool,
+    pub proxied: bool,
     /// That address is therefore not probed.
-    pub(crate) own_addresses_only: bool,
+    pub own_addresses_only: bool,
     /// How long an API server takes to be unready once its store has lost the majority.
-    pub(crate) grace: Duration,
+    pub grace: Duration,
     /// Who holds it at first.
-    pub(crate) holder: Option<usize>,
+    pub holder: Option<usize>,
     /// What happens, in order; from the beginning.
-    pub(crate) events: Vec<(Duration, Action)>,
+    pub events: Vec<(Duration, Action)>,
     /// Machines that stay without power: never so many that the store has no majority.
-    pub(crate) lost: Vec<usize>,
+    pub lost: Vec<usize>,
+    /// Machines to which the cloud does not give it, whoever asks.
+    pub refused: Vec<usize>,
 }
 
 /// For how long things go wrong.
-pub(crate) const FAULTS: Duration = Duration::from_secs(30);
+pub const FAULTS: Duration = Duration::from_secs(30);
 
 impl Plan {
     /// The plan of a seed.
-    pub(crate) fn new(seed: u64) -> Self {
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
         let mut random = Rng::with_seed(seed);
         let machines = random.usize(3..=5);
+        Self::drawn(seed, machines, random)
+    }
+
+    /// The plan of a seed, for so many machines.
+    #[must_use]
+    pub fn of_machines(seed: u64, machines: usize) -> Self {
+        Self::drawn(seed, machines, Rng::with_seed(seed))
+    }
+
+    fn drawn(seed: u64, machines: usize, mut random: Rng) -> Self {
         let mut plan = Self {
             seed,
             machines,
@@ -102,6 +176,7 @@ impl Plan {
             holder: (random.u8(..10) < 8).then(|| random.usize(..machines)),
             events: Vec::new(),
             lost: Vec::new(),
+            refused: Vec::new(),
         };
         plan.own_addresses_only = plan.proxied && random.bool();
         for _ in 0..random.usize(2..10) {
@@ -116,7 +191,8 @@ impl Plan {
     }
 
     /// The holder fails, in one of all ways, and nothing else does; but for an agent, maybe, that is killed with it.
-    pub(crate) fn crash(seed: u64) -> Self {
+    #[must_use]
+    pub fn crash(seed: u64) -> Self {
         let mut random = Rng::with_seed(seed ^ 0x5851_f42d_4c95_7f2d);
         let mut plan = Self::new(seed);
         let holder = random.usize(..plan.machines);
@@ -150,7 +226,8 @@ impl Plan {
     }
 
     /// The holder misses probes; a person gives the endpoint to another machine, which then misses some, too, but too few.
-    pub(crate) fn handover(seed: u64) -> Self {
+    #[must_use]
+    pub fn handover(seed: u64) -> Self {
         let (mut random, mut plan, holder) = Self::held(seed, 0x2545_f491_4f6c_dd1d);
         let next = (holder + random.usize(1..plan.machines)) % plan.machines;
         let fails = millis(&mut random, 3_000..6_000);
@@ -170,7 +247,8 @@ impl Plan {
     }
 
     /// The holder fails, and the cloud hangs when it should be taken from it; both are well again, the holder first.
-    pub(crate) fn relapse(seed: u64) -> Self {
+    #[must_use]
+    pub fn relapse(seed: u64) -> Self {
         let (mut random, mut plan, holder) = Self::held(seed, 0x9e6c_63d0_876a_3f00);
         let fails = millis(&mut random, 2_000..5_000);
         let hangs = fails + millis(&mut random, 0..900);
@@ -186,13 +264,27 @@ impl Plan {
         plan
     }
 
+    /// The holder works, and is to go; the cloud gives the endpoint to few of the others, or to none.
+    #[must_use]
+    pub fn refusal(seed: u64) -> Self {
+        let (mut random, mut plan, holder) = Self::held(seed, 0x1b87_3593_cc9e_2d51);
+        let at = millis(&mut random, 2_000..5_000);
+        let leave = [Action::Cordon(holder, true), Action::Deleting(holder, true)];
+        plan.events = vec![(at, leave[random.usize(..2)])];
+        let mut others: Vec<usize> = (0..plan.machines).filter(|one| *one != holder).collect();
+        random.shuffle(&mut others);
+        let some = random.usize(1..=others.len());
+        plan.refused = others[..some].to_vec();
+        plan
+    }
+
     /// One thing goes wrong, and, most of the time, is mended.
     fn happens(&mut self, random: &mut Rng, at: Duration) {
         let one = random.usize(..self.machines);
         let other = random.usize(..self.machines);
         let end = (at + millis(random, 200..20_000)).min(FAULTS);
         let mut both = |first: Action, last: Action| self.events.extend([(at, first), (end, last)]);
-        match random.u8(..36) {
+        match random.u8(..38) {
             0..3 => both(Action::Off(one), Action::On(one)),
             3..5 => both(Action::Api(one, Api::Hung), Action::Api(one, Api::Well)),
             5..7 => both(Action::Api(one, Api::Unready), Action::Api(one, Api::Well)),
@@ -223,6 +315,7 @@ impl Plan {
                 .extend([(at, Action::LoseFile(one)), (at, Action::Kill(one))]),
             27 => self.events.push((at, Action::Kill(one))),
             28 => self.events.push((at, Action::KillAt(random.u32(1..8)))),
+            29..31 => self.events.push((at, Action::Clock(random.i32(-86_400..86_400)))),
             _ => {
                 let bad = [Api::Unready, Api::Hung, Api::Stopped][random.usize(..3)];
                 self.events.push((at, Action::Holder(bad)));
@@ -262,10 +355,11 @@ impl fmt::Display for Plan {
             holder,
             events,
             lost,
+            refused,
         } = self;
         writeln!(
             f,
-            "seed {seed}: {machines} machines, atomic {atomic}, proxied {proxied}, own addresses only {own_addresses_only}, grace {grace:?}, held by {holder:?}"
+            "seed {seed}: {machines} machines, atomic {atomic}, proxied {proxied}, own addresses only {own_addresses_only}, grace {grace:?}, held by {holder:?}, refused to {refused:?}"
         )?;
         for (at, action) in events {
             writeln!(f, "  {:>8.3} s  {action:?}", at.as_secs_f64())?;
