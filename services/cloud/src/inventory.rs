@@ -31,19 +31,33 @@ use groundplane_runtime::Tasks;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::{CloudError, CloudErrorKind};
 pub use config::InventoryConfig;
 pub use snapshot::{Keyed, Snapshot};
+
+/// Between the beginnings of two reads, while somebody waits for the second one when the first ends. Who comes alone waits for nobody; of
+/// many who come at once, more share a read.
+const GAP: Duration = Duration::from_millis(500);
 
 type Answer<T> = Result<Arc<Snapshot<T>>, CloudError>;
 type Waiter<T> = oneshot::Sender<Answer<T>>;
 type Fold<T> = Box<dyn Fn(&mut Snapshot<T>) + Send + Sync>;
 type Loader<T> = dyn Fn() -> BoxFuture<'static, Result<Vec<T>, CloudError>> + Send + Sync;
 
+/// When a read began: what it finds may be older, but not younger.
+#[derive(Clone, Copy, Debug)]
+struct Began {
+    /// For whoever is told. People and programs set that clock.
+    wall: Timestamp,
+    /// By this one its age is measured, whatever happens to the other.
+    at: Instant,
+}
+
 /// A read that runs.
 struct Running<T> {
-    began: Timestamp,
+    began: Began,
     waiters: Vec<Waiter<T>>,
     /// Writes of ours since it began.
     folds: Vec<Fold<T>>,
@@ -51,6 +65,8 @@ struct Running<T> {
 
 struct State<T> {
     current: Option<Arc<Snapshot<T>>>,
+    /// When the read began that found it.
+    read: Option<Instant>,
     running: Option<Running<T>>,
     /// Who waits for a read that has not begun.
     queued: Vec<Waiter<T>>,
@@ -106,6 +122,7 @@ impl<T: Clone + Send + Sync + 'static> Inventory<T> {
     {
         let state = State {
             current: None,
+            read: None,
             running: None,
             queued: Vec::new(),
             driven: false,
@@ -127,15 +144,14 @@ impl<T: Clone + Send + Sync + 'static> Inventory<T> {
     pub async fn get(&self, max_age: Duration) -> Answer<T> {
         let receiver = {
             let mut state = self.inner.state.lock();
-            let now = self.inner.clock.now();
-            if let Some(snapshot) = &state.current
-                && is_young(snapshot.read_at, now, max_age)
+            if let (Some(snapshot), Some(read)) = (&state.current, state.read)
+                && read.elapsed() <= max_age
             {
                 return Ok(Arc::clone(snapshot));
             }
             let (waiter, receiver) = oneshot::channel();
             match &mut state.running {
-                Some(running) if is_young(running.began, now, max_age) => running.waiters.push(waiter),
+                Some(running) if running.began.at.elapsed() <= max_age => running.waiters.push(waiter),
                 _ => self.enqueue(&mut state, waiter),
             }
             receiver
@@ -160,8 +176,7 @@ impl<T: Clone + Send + Sync + 'static> Inventory<T> {
 
     /// How long ago the last good read began; `None` before the first.
     pub fn age(&self) -> Option<Duration> {
-        let read_at = self.inner.state.lock().current.as_ref()?.read_at;
-        Some(Duration::try_from(self.inner.clock.now().duration_since(read_at)).unwrap_or_default())
+        self.inner.state.lock().read.map(|read| read.elapsed())
     }
 
     /// Folds a write of ours in. `change` must be idempotent: a read that runs may or may not have seen the write, and gets it
@@ -191,10 +206,12 @@ impl<T: Clone + Send + Sync + 'static> Inventory<T> {
         }
     }
 
-    /// Reads for as long as somebody waits for a read.
+    /// Reads for as long as somebody waits for a read. Of reads that follow each other without a pause, each begins [`GAP`] after the one
+    /// before at the earliest, and takes everybody along who came meanwhile.
     async fn drive(self) {
         let stop = self.inner.tasks.token();
         while self.begin() {
+            let next = Instant::now() + GAP;
             tokio::select! {
                 result = (self.inner.loader)() => self.finish(result),
                 () = stop.cancelled() => {
@@ -202,7 +219,17 @@ impl<T: Clone + Send + Sync + 'static> Inventory<T> {
                     self.finish(Err(stopping));
                 }
             }
+            if self.is_awaited() {
+                tokio::select! {
+                    () = tokio::time::sleep_until(next) => {}
+                    () = stop.cancelled() => {}
+                }
+            }
         }
+    }
+
+    fn is_awaited(&self) -> bool {
+        !self.inner.state.lock().queued.is_empty()
     }
 
     /// Turns the queue into a running read; false where nobody waits.
@@ -212,7 +239,10 @@ impl<T: Clone + Send + Sync + 'static> Inventory<T> {
         if state.driven {
             let waiters = std::mem::take(&mut state.queued);
             state.running = Some(Running {
-                began: self.inner.clock.now(),
+                began: Began {
+                    wall: self.inner.clock.now(),
+                    at: Instant::now(),
+                },
                 waiters,
                 folds: Vec::new(),
             });
@@ -231,7 +261,7 @@ impl<T: Clone + Send + Sync + 'static> Inventory<T> {
             return;
         };
         let answer = result.map(|items| {
-            let mut snapshot = Snapshot::new(items, began);
+            let mut snapshot = Snapshot::new(items, began.wall);
             for fold in &folds {
                 fold(&mut snapshot);
             }
@@ -239,6 +269,7 @@ impl<T: Clone + Send + Sync + 'static> Inventory<T> {
         });
         if let Ok(snapshot) = &answer {
             state.current = Some(Arc::clone(snapshot));
+            state.read = Some(began.at);
         }
         drop(state);
         for waiter in waiters {
@@ -265,11 +296,6 @@ impl<T: Keyed + Clone + Send + Sync + 'static> Inventory<T> {
     pub fn peek<R>(&self, look: impl FnOnce(&Snapshot<T>) -> R) -> Option<R> {
         self.inner.state.lock().current.as_deref().map(look)
     }
-}
-
-/// A time in the future says that the clock was set back: not young, since its age is unknown.
-fn is_young(read_at: Timestamp, now: Timestamp, max_age: Duration) -> bool {
-    Duration::try_from(now.duration_since(read_at)).is_ok_and(|age| age <= max_age)
 }
 
 async fn answer<T>(receiver: oneshot::Receiver<Answer<T>>) -> Answer<T> {

@@ -155,6 +155,32 @@ async fn who_asks_while_a_read_runs_gets_the_next_one_and_shares_it() {
     assert_eq!(bench.reads(), 2);
 }
 
+/// Reads that follow each other without a pause begin apart, so that more share one; who comes alone waits for nobody.
+#[tokio::test(start_paused = true)]
+async fn reads_without_a_pause_begin_apart() {
+    let mut bench = Bench::new();
+    let first = bench.ask();
+    bench.begins().await;
+    let began = Instant::now();
+    let second = bench.ask();
+    tokio::task::yield_now().await;
+    bench.answer(Ok(vec![item("a", &[])]));
+    first.await.unwrap().unwrap();
+    let third = bench.ask();
+    bench.begins().await;
+    assert_eq!(began.elapsed(), GAP);
+    bench.answer(Ok(vec![item("b", &[])]));
+    for asked in [second, third] {
+        assert_eq!(ids(&asked.await.unwrap().unwrap()), ["b"]);
+    }
+    assert_eq!(bench.reads(), 2);
+    let alone = bench.ask();
+    bench.begins().await;
+    assert_eq!(began.elapsed(), GAP);
+    bench.answer(Ok(vec![]));
+    alone.await.unwrap().unwrap();
+}
+
 #[tokio::test]
 async fn an_error_reaches_every_waiter_and_the_snapshot_stays() {
     let mut bench = Bench::new();
@@ -213,14 +239,16 @@ async fn a_write_is_not_lost_to_a_read_that_began_before_it() {
     assert_eq!(ids(&third.await.unwrap().unwrap()), ["b"], "a later read decides");
 }
 
-#[tokio::test]
+/// However the wall clock jumps: an old list that looked young could tell of a machine that is another one by now.
+#[tokio::test(start_paused = true)]
 async fn age_decides_whether_the_cache_serves() {
     let mut bench = Bench::new();
     let first = bench.ask();
     bench.begins().await;
     bench.answer(Ok(vec![]));
     first.await.unwrap().unwrap();
-    bench.clock.advance(SignedDuration::from_secs(60));
+    tokio::time::advance(Duration::from_secs(60)).await;
+    bench.clock.advance(SignedDuration::from_secs(-59));
     assert_eq!(bench.inventory.age(), Some(Duration::from_secs(60)));
     bench.inventory.get(Duration::from_secs(60)).await.unwrap();
     assert_eq!(bench.reads(), 1);
@@ -229,12 +257,11 @@ async fn age_decides_whether_the_cache_serves() {
     bench.begins().await;
     bench.answer(Ok(vec![]));
     stale.await.unwrap().unwrap();
-    bench.clock.advance(SignedDuration::from_secs(-5));
-    let inventory = bench.inventory.clone();
-    let set_back = spawn(async move { inventory.get(Duration::from_secs(59)).await });
-    bench.begins().await;
-    bench.answer(Ok(vec![]));
-    set_back.await.unwrap().unwrap();
+    for hours in [-24, 48] {
+        bench.clock.advance(SignedDuration::from_hours(hours));
+        bench.inventory.get(Duration::from_secs(59)).await.unwrap();
+    }
+    assert_eq!(bench.reads(), 2);
 }
 
 #[tokio::test]
