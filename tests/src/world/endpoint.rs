@@ -17,9 +17,7 @@ use groundplane_proto::FILE_DESCRIPTOR_SET;
 use groundplane_proto::gateway::v1::gateway_service_client::GatewayServiceClient;
 use groundplane_proto::gateway::v1::{GetEndpointStatusRequest, GetEndpointStatusResponse};
 use groundplane_runtime::grpc::channel;
-use groundplane_sandbox::{
-    DeviceId, DeviceOptions, HolderChange, Project, ProjectOptions, ReservationOptions, most_holders,
-};
+use groundplane_sandbox::{DeviceId, DeviceOptions, HolderChange, Project, ReservationOptions, most_holders};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -27,7 +25,7 @@ use serde_json::json;
 use tokio::sync::MutexGuard;
 use tokio::time::timeout;
 
-use super::CloudCorner;
+use super::{CloudApi, CloudCorner};
 use crate::eventually::eventually;
 use crate::fabric::{Fabric, Place};
 use crate::groundplane::{Launch, Process};
@@ -46,12 +44,28 @@ pub const PATIENT: &str = "  period: 250ms\n  timeout: 1500ms\n  misses: 4\n  do
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct EndpointOptions {
+    cloud: CloudApi,
+    elsewhere: Option<(usize, &'static str)>,
     health: String,
     endpoint: String,
     environment: Vec<(String, String)>,
 }
 
 impl EndpointOptions {
+    /// On this cloud; on Equinix Metal by default.
+    pub fn on(cloud: CloudApi) -> Self {
+        Self {
+            cloud,
+            ..Self::default()
+        }
+    }
+
+    /// With machine `number` in this region (or metro), not in the project's.
+    pub fn elsewhere(mut self, number: usize, region: &'static str) -> Self {
+        self.elsewhere = Some((number, region));
+        self
+    }
+
     /// With further keys of the section `health`: YAML, indented by two blanks.
     pub fn health(mut self, yaml: &str) -> Self {
         self.health.push_str(yaml);
@@ -95,19 +109,24 @@ impl EndpointOptions {
         let plane = ControlPlane::shared().await?;
         let state = Scratch::new("endpoint")?;
         let name = format!("{name}-{:06x}", fastrand::u32(..0x0100_0000));
-        let cloud = CloudCorner::new(ProjectOptions::default(), &state).await?;
+        let cloud = CloudCorner::new(self.cloud.project(), &state).await?;
         // Another for each world, so that no connection of the one before is in the way.
         let base = 100 + 4 * fastrand::u8(..35);
         let endpoint = SocketAddr::new(plane.block().address(base), plane.port());
         cloud.project.add_reservation(ReservationOptions {
             address: Some(endpoint.ip()),
-            ..ReservationOptions::tagged([name.clone()])
+            ..ReservationOptions::tagged([tag(&name)])
         });
         let mut places = Vec::new();
         for (number, last) in (0..MEMBERS).zip(base + 1..) {
             let node = format!("{name}-{number}");
+            let elsewhere = self.elsewhere.filter(|(one, _)| *one == number);
+            let device = DeviceOptions {
+                metro: elsewhere.map(|(_, region)| region.to_owned()),
+                ..DeviceOptions::named(&node)
+            };
             places.push(Place {
-                device: cloud.project.add_device(DeviceOptions::named(&node)),
+                device: cloud.project.add_device(device),
                 front: SocketAddr::new(plane.block().address(last), plane.port()),
                 server: plane.connection(number)?.address(),
             });
@@ -154,6 +173,11 @@ impl EndpointWorld {
     /// The project of the sandbox cloud.
     pub fn project(&self) -> &Project {
         &self.cloud.project
+    }
+
+    /// The cloud.
+    pub fn cloud(&self) -> CloudApi {
+        self.options.cloud
     }
 
     /// The endpoint.
@@ -252,7 +276,7 @@ impl EndpointWorld {
         let place = self.places[number];
         let node = NodeDraft::new(&self.node_name(number))
             .label(LABEL, "")
-            .provider_id(&format!("equinixmetal://{}", place.device))
+            .provider_id(&self.options.cloud.provider_id(self.project(), place.device)?)
             .address("InternalIP", &place.front.ip().to_string())
             .build();
         let created = self.nodes(0)?.create(&PostParams::default(), &node).await;
@@ -318,10 +342,11 @@ impl EndpointWorld {
     /// The configuration of agent `number`.
     fn config(&self, number: usize) -> Result<String> {
         Ok(format!(
-            "cluster: {name:?}\n{driver}endpoint:\n  tag: {name:?}\n  port: {port}\n  nodePort: {port}\n  \
+            "cluster: {name:?}\n{driver}endpoint:\n  tag: {tag:?}\n  port: {port}\n  nodePort: {port}\n  \
              candidatesFile: {candidates}\n{endpoint}\
              health:\n  probe: {{caFile: {authority}, serverName: {SERVER_NAME}}}\n{health}gateway:\n  kubeconfig: {kubeconfig}\n",
             name = self.name,
+            tag = tag(&self.name),
             driver = self.driver(),
             port = self.endpoint.port(),
             candidates = quoted(&self.state.join(&format!("candidates-{number}.json"))),
@@ -409,7 +434,7 @@ impl EndpointWorld {
 
     /// The configuration of the cloud, for other processes on these machines.
     pub fn driver(&self) -> String {
-        self.cloud.project.config(&self.cloud.token)
+        self.options.cloud.config(&self.cloud.project, &self.cloud.token)
     }
 
     /// What agent `number` says.
@@ -467,6 +492,11 @@ impl EndpointWorld {
         let what = format!("machine {of} is {}ready", if ready { "" } else { "not " });
         self.says(number, &what, seen).await.map(drop)
     }
+}
+
+/// The tag of the endpoint of this name. With a value, since the tags of some clouds have one.
+fn tag(name: &str) -> String {
+    format!("api={name}")
 }
 
 /// A path as YAML writes it.

@@ -1,6 +1,8 @@
 //! What scenarios look for in objects.
 
-use groundplane_core::names::{CONDITION_ADDRESS, SERVICE_FINALIZER};
+use anyhow::Result;
+use groundplane_core::names::{CONDITION_ADDRESS, SERVICE_FINALIZER, TAINT_UNINITIALIZED};
+use groundplane_tests::Corner;
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
@@ -34,6 +36,12 @@ pub(crate) fn tainted(node: &Node, key: &str) -> bool {
         .and_then(|spec| spec.taints.as_deref())
         .unwrap_or_default();
     taints.iter().any(|taint| taint.key == key)
+}
+
+/// Waits until the node with this suffix is initialised.
+pub(crate) async fn initialised(corner: &Corner, suffix: &str) -> Result<Node> {
+    let done = |node: &Node| (!tainted(node, TAINT_UNINITIALIZED)).then(|| node.clone());
+    corner.node_until(suffix, "is initialised", done).await
 }
 
 /// The node's addresses as `Type=address`, in their order.

@@ -5,13 +5,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use groundplane_core::names::TAINT_UNINITIALIZED;
 use groundplane_tests::kube_api::proxy::{ApiProxy, Entry, Fault, Plan, Rule};
 use groundplane_tests::{Corner, World, WorldOptions, eventually};
 use pretty_assertions::assert_eq;
 use tokio::time::Instant;
 
-use crate::announced::{condition, finalized, tainted};
+use crate::announced::{condition, finalized, initialised};
 
 /// Longer than anything takes here, and short enough that a call that hangs is given up soon.
 const GATEWAY: &str = "  writeTimeout: 2s\n";
@@ -56,11 +55,6 @@ async fn held(world: &World) -> Result<BTreeSet<String>> {
     let addresses = addresses.as_array().context("no list")?.iter();
     let address = |entry: &serde_json::Value| Some(entry["address"].as_str()?.split_once('/')?.0.to_owned());
     Ok(addresses.filter_map(address).collect())
-}
-
-async fn initialised(corner: &Corner, suffix: &str) -> Result<()> {
-    let done = |node: &_| (!tainted(node, TAINT_UNINITIALIZED)).then_some(());
-    corner.node_until(suffix, "is initialised", done).await
 }
 
 /// Writes about the object of this name, whether they reached the API server or not.

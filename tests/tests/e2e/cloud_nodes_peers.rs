@@ -1,5 +1,6 @@
 //! Peers while the cloud fails.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -67,11 +68,11 @@ async fn stays(
 ) -> Result<()> {
     let (corner, project) = (&world.corner, world.project()?);
     let mark = project.journal().mark();
-    let mut round = 0;
+    let round = Cell::new(0);
     eventually_within(AGAIN, "the cloud fails to tell", async || {
-        round += 1;
+        round.set(round.get() + 1);
         for suffix in ["a", "b"] {
-            touch(corner, suffix, &format!("{mark}-{round}")).await?;
+            touch(corner, suffix, &format!("{mark}-{}", round.get())).await?;
         }
         let entries = project.journal().since(mark);
         let failed = entries
@@ -135,11 +136,11 @@ async fn a_failing_cloud_takes_no_peers_away(cloud: CloudApi) -> Result<()> {
     for device in devices {
         cloud.set_peers(project, device, [peer]);
     }
-    let mut round = 0;
+    let round = Cell::new(0);
     let after = eventually_within(AGAIN, "what changed arrives", async || {
-        round += 1;
+        round.set(round.get() + 1);
         for suffix in ["a", "b"] {
-            touch(&world.corner, suffix, &format!("back-{round}")).await?;
+            touch(&world.corner, suffix, &format!("back-{}", round.get())).await?;
         }
         let said = said(cloud, &world.corner, &namespace).await?;
         ensure!(said.0.len() == 2, "{said:?}");

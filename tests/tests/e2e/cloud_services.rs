@@ -6,45 +6,19 @@ use groundplane_tests::{CloudApi, Mode, WorldOptions, eventually};
 use pretty_assertions::assert_eq;
 
 use crate::announced::{condition, refusal};
+use crate::clouds::on_each_cloud;
 
-/// Each scenario on one cloud.
-macro_rules! scenarios {
-    ($module:ident, $cloud:ident) => {
-        mod $module {
-            use super::*;
-
-            #[tokio::test]
-            async fn an_elastic_ip_comes_and_goes_in_one_process() -> Result<()> {
-                an_elastic_ip_comes_and_goes(CloudApi::$cloud, Mode::One).await
-            }
-
-            #[tokio::test]
-            async fn an_elastic_ip_comes_and_goes_with_a_process_a_service() -> Result<()> {
-                an_elastic_ip_comes_and_goes(CloudApi::$cloud, Mode::Services).await
-            }
-
-            scenarios!(
-                $cloud:
-                a_users_own_address_is_used_and_never_deleted,
-                a_create_without_an_answer_is_found_again,
-                a_spent_quota_is_said_and_overcome,
-                the_cloud_may_be_away_and_lose_things,
-                the_token_shows_nowhere,
-            );
-        }
-    };
-    ($cloud:ident: $($scenario:ident,)*) => {
-        $(
-            #[tokio::test]
-            async fn $scenario() -> Result<()> {
-                super::$scenario(CloudApi::$cloud).await
-            }
-        )*
-    };
+on_each_cloud! {
+    an_elastic_ip_comes_and_goes[
+        an_elastic_ip_comes_and_goes_in_one_process: One,
+        an_elastic_ip_comes_and_goes_with_a_process_a_service: Services
+    ],
+    a_users_own_address_is_used_and_never_deleted,
+    a_create_without_an_answer_is_found_again,
+    a_spent_quota_is_said_and_overcome,
+    the_cloud_may_be_away_and_lose_things,
+    the_token_shows_nowhere,
 }
-
-scenarios!(equinix, Equinix);
-scenarios!(cherry, Cherry);
 
 /// E35, E40, E90: one elastic IP with the exact tags; status set; the deletion gives it back, and another Service keeps its own.
 async fn an_elastic_ip_comes_and_goes(cloud: CloudApi, mode: Mode) -> Result<()> {

@@ -4,12 +4,21 @@ use anyhow::{Context as _, Result, ensure};
 use groundplane_sandbox::ReservationOptions;
 use groundplane_tests::kube_api::ingress_of;
 use groundplane_tests::{CloudApi, WorldOptions, eventually};
+use k8s_openapi::api::core::v1::Service;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
 use crate::announced::{condition, refusal};
+use crate::clouds::on_each_cloud;
 
-/// E44: a reservation that waits for a person is said to, and used when it comes; no other is ordered.
+on_each_cloud! {
+    one_prefix_too_many_is_refused,
+    to_an_inner_service_and_back_gives_another_address,
+    what_is_anothers_is_left_alone,
+}
+
+/// E44: a reservation that waits for a person is said to, and used when it comes; no other is ordered. At Cherry Servers no person has a
+/// say in an order.
 #[tokio::test]
 async fn a_reservation_that_waits_is_waited_for() -> Result<()> {
     let world = WorldOptions::equinix(CloudApi::Equinix.project_of_reservations())
@@ -53,10 +62,9 @@ async fn a_reservation_that_waits_is_waited_for() -> Result<()> {
     Ok(())
 }
 
-/// E52: the Service that would be one prefix too many is refused, and comes when another goes.
-#[tokio::test]
-async fn one_prefix_too_many_is_refused() -> Result<()> {
-    let world = WorldOptions::equinix(CloudApi::Equinix.project_of_reservations())
+/// E52, E90: the Service that would be one prefix too many is refused, and comes when another goes.
+async fn one_prefix_too_many_is_refused(cloud: CloudApi) -> Result<()> {
+    let world = WorldOptions::on(cloud, cloud.project_of_reservations())
         .gateway("  maxPrefixes: 2\n")
         .start("prefixes")
         .await?;
@@ -138,27 +146,66 @@ async fn the_oldest_controllers_address_is_carried_over() -> Result<()> {
     Ok(())
 }
 
-/// E48, E49: what is another's, by its class or by its word, gets nothing from us, and costs no call.
-#[tokio::test]
-async fn what_is_anothers_is_left_alone() -> Result<()> {
-    let world = WorldOptions::equinix(CloudApi::Equinix.project_of_reservations())
+/// E42, E90: to `ClusterIP` and back, a Service gets another elastic IP: what we wrote into it ourselves is no wish of its owner.
+async fn to_an_inner_service_and_back_gives_another_address(cloud: CloudApi) -> Result<()> {
+    let world = WorldOptions::on(cloud, cloud.project_of_reservations())
+        .gateway("  announcer: kube-vip\n")
+        .start("back")
+        .await?;
+    let (corner, project) = (&world.corner, world.project()?);
+    corner.add_service("web").await?;
+    let asks = |service: &Service| service.spec.as_ref()?.load_balancer_ip.clone();
+    let first = corner.service_until("web", "asks for its address", asks).await?;
+    corner
+        .edit_service("web", &json!({ "spec": { "type": "ClusterIP" } }))
+        .await?;
+    let asks_not = |service: &Service| asks(service).is_none().then_some(());
+    corner.service_until("web", "asks for nothing", asks_not).await?;
+    eventually("it is given back", async || {
+        ensure!(project.reservations().is_empty(), "it is there");
+        Ok(())
+    })
+    .await?;
+    // Whoever is quick gets the old one.
+    let other = project.add_reservation(ReservationOptions {
+        address: Some(first.parse()?),
+        ..ReservationOptions::tagged(["mine"])
+    });
+    corner
+        .edit_service("web", &json!({ "spec": { "type": "LoadBalancer" } }))
+        .await?;
+    let second = corner.service_until("web", "asks for its address", asks).await?;
+    ensure!(second != first, "{first} is somebody else's");
+    assert_eq!(project.journal().calls(0, "POST", "/projects/{pid}/ips").len(), 2);
+    ensure!(project.reservation(other.id).is_some(), "it is gone");
+    Ok(())
+}
+
+/// E48, E49, E90: what is another's, by its class or by its word, gets nothing from us, and costs no call. At Cherry Servers, its word may
+/// be that of the cloud's own controller.
+async fn what_is_anothers_is_left_alone(cloud: CloudApi) -> Result<()> {
+    let world = WorldOptions::on(cloud, cloud.project_of_reservations())
         .start("others")
         .await?;
     let (corner, project) = (&world.corner, world.project()?);
     corner
         .create_service(corner.service_draft("classed").class("example.com/other"))
         .await?;
-    corner
-        .create_service(
-            corner
-                .service_draft("opted")
-                .annotation("groundplane.dev/managed", "false"),
-        )
-        .await?;
-    // Looked at after both.
+    let theirs = cloud.annotation("loadbalancer-managed");
+    let mut names = vec!["classed", "opted"];
+    let mut words = vec![("opted", "groundplane.dev/managed")];
+    if cloud == CloudApi::Cherry {
+        names.push("opted-before");
+        words.push(("opted-before", &theirs));
+    }
+    for (name, word) in words {
+        let draft = corner.service_draft(name).annotation(word, "false");
+        corner.create_service(draft).await?;
+    }
+    // Looked at after those.
     corner.add_service("ours").await?;
     corner.addresses_of("ours", 1).await?;
-    for name in ["classed", "opted"] {
+    for name in names {
         let service = corner
             .service_until(name, "is there", |service| Some(service.clone()))
             .await?;

@@ -159,7 +159,7 @@ async fn idles(world: &World, cloud: CloudApi) -> Result<()> {
     Ok(())
 }
 
-/// Services and nodes that come at once cost one order each, one session and one question for peers each; a restart and idling cost
+/// E85, E90: Services and nodes that come at once cost one order each, one session and one question for peers each; a restart and idling cost
 /// lists, and no write.
 async fn made_once(cloud: CloudApi, corner: &str) -> Result<()> {
     let mut world = options(cloud).start(corner).await?;

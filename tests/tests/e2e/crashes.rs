@@ -3,14 +3,19 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use groundplane_sandbox::ProjectOptions;
 use groundplane_tests::kube_api::ingress_of;
-use groundplane_tests::{World, WorldOptions, eventually, throughout};
+use groundplane_tests::{CloudApi, World, WorldOptions, eventually, throughout};
 use k8s_openapi::api::core::v1::Node;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
 use crate::announced::annotation;
+use crate::clouds::on_each_cloud;
+
+on_each_cloud! {
+    a_crash_never_orders_a_second_elastic_ip,
+    a_restart_on_a_cloud_costs_pages_and_writes_nothing,
+}
 
 /// The gaps between the steps that give an address.
 const GIVING: [&str; 4] = [
@@ -97,15 +102,11 @@ async fn a_crash_while_an_address_is_taken_back_leaks_nothing() -> Result<()> {
     Ok(())
 }
 
-/// E41: giving and taking back, for a cloud whose tags are the truth.
-#[tokio::test]
-async fn a_crash_never_orders_a_second_elastic_ip() -> Result<()> {
+/// E41, E90: giving and taking back, for a cloud whose tags are the truth.
+async fn a_crash_never_orders_a_second_elastic_ip(cloud: CloudApi) -> Result<()> {
     for point in GIVING {
         let name = format!("cloud-{}", point.replace('.', "-"));
-        let options = WorldOptions::equinix(ProjectOptions {
-            list_machine_blocks: false,
-            ..ProjectOptions::default()
-        });
+        let options = WorldOptions::on(cloud, cloud.project_of_reservations());
         let mut world = options.fail_point(point).start(&name).await?;
         world.corner.add_service("web").await?;
         let role = world.gateway_role();
@@ -168,11 +169,10 @@ async fn a_restart_keeps_every_address_and_writes_nothing() -> Result<()> {
     Ok(())
 }
 
-/// E85: a restart on a cloud asks for pages, not for objects: the same few calls for any number of Services and nodes, and
+/// E85, E90: a restart on a cloud asks for pages, not for objects: the same few calls for any number of Services and nodes, and
 /// nothing is written, to the cloud or to the cluster.
-#[tokio::test]
-async fn a_restart_on_a_cloud_costs_pages_and_writes_nothing() -> Result<()> {
-    let options = WorldOptions::equinix(ProjectOptions::default()).gateway("  bgpNodeSelector: \"\"\n");
+async fn a_restart_on_a_cloud_costs_pages_and_writes_nothing(cloud: CloudApi) -> Result<()> {
+    let options = WorldOptions::on(cloud, cloud.project()).gateway("  bgpNodeSelector: \"\"\n");
     let mut world = options.start("pages").await?;
     for n in 0..10 {
         let suffix = format!("n{n}");
@@ -185,7 +185,8 @@ async fn a_restart_on_a_cloud_costs_pages_and_writes_nothing() -> Result<()> {
         world.corner.addresses_of(&format!("web-{n}"), 1).await?;
     }
     for n in 0..10 {
-        let peered = |node: &Node| annotation(node, "metal.equinix.com/bgp-peers-1-peer-ip").map(drop);
+        let last = cloud.annotation("bgp-peers-1-peer-ip");
+        let peered = |node: &Node| annotation(node, &last).map(drop);
         world
             .corner
             .node_until(&format!("n{n}"), "has both peers", peered)

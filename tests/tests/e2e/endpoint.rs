@@ -1,9 +1,9 @@
 //! The external Service of the API endpoint, on a real API server. What agents do is in `failover`.
 
 use anyhow::{Context as _, Result, ensure};
-use groundplane_sandbox::{ProjectOptions, ReservationOptions};
+use groundplane_sandbox::ReservationOptions;
 use groundplane_tests::kube_api::KubeApi;
-use groundplane_tests::{WorldOptions, chart, eventually};
+use groundplane_tests::{CloudApi, WorldOptions, chart, eventually};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
@@ -11,9 +11,23 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use pretty_assertions::assert_eq;
 use serde_json::json;
+use tokio::sync::Mutex;
+
+use crate::clouds::on_each_cloud;
+
+on_each_cloud! {
+    the_external_service_leads_to_the_api_servers_alone,
+    an_external_service_of_the_older_controller_is_taken_over,
+}
+
+/// The slices of `default/kubernetes` are all tests' own: who adds some has them alone, and removes them again.
+static SLICES: Mutex<()> = Mutex::const_new(());
+
+/// The endpoint's tag.
+pub(crate) const TAG: &str = "api=the-api";
 
 /// Gives the gateway what the chart gives it where an endpoint is configured.
-async fn grant(client: &Client, service: &str) -> Result<()> {
+pub(crate) async fn grant(client: &Client, service: &str) -> Result<()> {
     let service = format!("config.endpoint.service={service}");
     let objects = chart::render(&["--set", "config.endpoint.tag=x", "--set", &service]).await?;
     let apply = PatchParams::apply("chart").force();
@@ -37,7 +51,7 @@ async fn grant(client: &Client, service: &str) -> Result<()> {
 }
 
 /// A slice of a Service in `default`. The API server of the tests publishes none of its own, since it listens on loopback.
-async fn add_slice(client: &Client, name: &str, service: &str, address: &str, port: u16) -> Result<()> {
+pub(crate) async fn add_slice(client: &Client, name: &str, service: &str, address: &str, port: u16) -> Result<()> {
     let api: Api<EndpointSlice> = Api::namespaced(client.clone(), "default");
     let slice = serde_json::from_value(json!({
         "metadata": { "name": name, "labels": { "kubernetes.io/service-name": service } },
@@ -49,10 +63,10 @@ async fn add_slice(client: &Client, name: &str, service: &str, address: &str, po
     Ok(())
 }
 
-/// E74, E75, E77: the Service has the endpoint's own port in front and the API server's behind, a class that nobody serves, and a slice
+/// E74, E75, E77, E90: the Service has the endpoint's own port in front and the API server's behind, a class that nobody serves, and a slice
 /// with the API servers of `default/kubernetes` and nobody else's. Written once; our own Service controller leaves it alone.
-#[tokio::test]
-async fn the_external_service_leads_to_the_api_servers_alone() -> Result<()> {
+async fn the_external_service_leads_to_the_api_servers_alone(cloud: CloudApi) -> Result<()> {
+    let _alone = SLICES.lock().await;
     let corner = KubeApi::shared().await?.corner("external").await?;
     let client = corner.client();
     let namespace = corner.namespace().to_owned();
@@ -63,13 +77,13 @@ async fn the_external_service_leads_to_the_api_servers_alone() -> Result<()> {
     add_slice(&client, &names[0], "kubernetes", "10.0.0.1", 7443).await?;
     add_slice(&client, &names[1], "kubernetes", "10.0.0.2", 7443).await?;
     add_slice(&client, &names[2], "other", "10.9.9.9", 9999).await?;
-    let section = format!("endpoint: {{tag: the-api, port: 443, service: \"{namespace}/external\"}}\n");
-    let options = WorldOptions::equinix(ProjectOptions::default()).section(&section);
+    let section = format!("endpoint: {{tag: {TAG}, port: 443, service: \"{namespace}/external\"}}\n");
+    let options = WorldOptions::on(cloud, cloud.project()).section(&section);
     let world = options.start_in(corner).await?;
     world.ready().await?;
     let reservation = world
         .project()?
-        .add_reservation(ReservationOptions::tagged(["the-api"]));
+        .add_reservation(ReservationOptions::tagged([TAG]));
     let endpoint = reservation.address.context("it has no address")?.to_string();
     let services: Api<Service> = Api::namespaced(client.clone(), &namespace);
     let service = eventually("the external Service has its address", async || {
@@ -103,6 +117,10 @@ async fn the_external_service_leads_to_the_api_servers_alone() -> Result<()> {
         service.metadata.finalizers, None,
         "our own controller has taken it"
     );
+    let annotations = service.metadata.annotations.context("no annotations")?;
+    for (key, value) in GUARDS {
+        assert_eq!(annotations.get(key).map(String::as_str), Some(value), "{key}");
+    }
     let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), &namespace);
     let mine = ListParams::default().labels("kubernetes.io/service-name=external");
     let slice = eventually("its slice is there", async || {
@@ -145,12 +163,42 @@ async fn the_external_service_leads_to_the_api_servers_alone() -> Result<()> {
     Ok(())
 }
 
-/// The field manager of Equinix Metal's controller.
-const OLD: &str = "cloud-provider-equinix-metal-auto";
+/// What keeps those off the external Service who do not look at its class.
+const GUARDS: [(&str, &str); 4] = [
+    ("groundplane.dev/managed", "false"),
+    ("kube-vip.io/ignore", "true"),
+    (
+        "metallb.io/address-pool",
+        "disabled-metallb-do-not-use-any-address-pool",
+    ),
+    (
+        "metallb.universe.tf/address-pool",
+        "disabled-metallb-do-not-use-any-address-pool",
+    ),
+];
 
-/// What Equinix Metal's controller has left: the Service with its status, a slice, and the `Endpoints` object of its earlier versions.
-async fn leave_behind(client: &Client, namespace: &str, name: &str, endpoint: &str) -> Result<Service> {
-    let old = PatchParams::apply(OLD).force();
+/// The field manager of the cloud's own controller, and what it calls the Service.
+pub(crate) fn older(cloud: CloudApi) -> (&'static str, &'static str) {
+    match cloud {
+        CloudApi::Equinix => (
+            "cloud-provider-equinix-metal-auto",
+            "cloud-provider-equinix-metal-kubernetes-external",
+        ),
+        CloudApi::Cherry => (
+            "cloud-provider-cherry-auto",
+            "cloud-provider-cherry-kubernetes-external",
+        ),
+    }
+}
+
+/// What the cloud's own controller has left: the Service with its status, a slice, and the `Endpoints` object of its earlier versions.
+pub(crate) async fn leave_behind(
+    client: &Client,
+    namespace: &str,
+    (manager, name): (&str, &str),
+    endpoint: &str,
+) -> Result<Service> {
+    let old = PatchParams::apply(manager).force();
     let services: Api<Service> = Api::namespaced(client.clone(), namespace);
     let pool = json!({ "metallb.universe.tf/address-pool": "disabled-metallb-do-not-use-any-address-pool" });
     let service = json!({
@@ -180,22 +228,23 @@ async fn leave_behind(client: &Client, namespace: &str, name: &str, endpoint: &s
     Ok(made)
 }
 
-/// E75, E77: the external Service of Equinix Metal's controller, under its own name, is taken over as it is: it keeps its UID and its
-/// cluster address and what people wrote, has the right port alone, nobody else claims it, and its old slice goes once ours is there.
-#[tokio::test]
-async fn an_external_service_of_the_older_controller_is_taken_over() -> Result<()> {
+/// E74, E75, E77, E90: the external Service of the cloud's own controller, under its own name, is taken over as it is: it keeps its UID and
+/// its cluster address and what people wrote, has the right port alone, which follows `default/kubernetes` where nobody says another, gets
+/// a class that nobody serves, and its old slice goes once ours is there.
+async fn an_external_service_of_the_older_controller_is_taken_over(cloud: CloudApi) -> Result<()> {
+    let _alone = SLICES.lock().await;
     let corner = KubeApi::shared().await?.corner("left").await?;
     let client = corner.client();
     let namespace = corner.namespace().to_owned();
-    let name = "cloud-provider-equinix-metal-kubernetes-external";
+    let (manager, name) = older(cloud);
     grant(&client, &format!("{namespace}/{name}")).await?;
     let beside: Api<EndpointSlice> = Api::namespaced(client.clone(), "default");
     let listed = corner.node_name("left");
     add_slice(&client, &listed, "kubernetes", "10.0.0.8", 7443).await?;
     let services: Api<Service> = Api::namespaced(client.clone(), &namespace);
-    let section = format!("endpoint: {{tag: the-api, port: 8443, service: \"{namespace}/{name}\"}}\n");
-    let options = WorldOptions::equinix(ProjectOptions::default()).section(&section);
-    let before = leave_behind(&client, &namespace, name, "198.51.100.77").await?;
+    let section = format!("endpoint: {{tag: {TAG}, service: \"{namespace}/{name}\"}}\n");
+    let options = WorldOptions::on(cloud, cloud.project()).section(&section);
+    let before = leave_behind(&client, &namespace, (manager, name), "198.51.100.77").await?;
     let note = json!({ "metadata": { "annotations": { "example.com/note": "mine" } } });
     services
         .patch(name, &PatchParams::default(), &Patch::Merge(&note))
@@ -204,7 +253,7 @@ async fn an_external_service_of_the_older_controller_is_taken_over() -> Result<(
     world.ready().await?;
     let reservation = world
         .project()?
-        .add_reservation(ReservationOptions::tagged(["the-api"]));
+        .add_reservation(ReservationOptions::tagged([TAG]));
     let endpoint = reservation.address.context("it has no address")?.to_string();
     let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), &namespace);
     let mine = ListParams::default().labels(&format!("kubernetes.io/service-name={name}"));
@@ -236,7 +285,9 @@ async fn an_external_service_of_the_older_controller_is_taken_over() -> Result<(
     assert_eq!(after.metadata.uid, before.metadata.uid);
     let managers: Vec<_> = after.metadata.managed_fields.iter().flatten().collect();
     assert!(
-        managers.iter().all(|entry| entry.manager.as_deref() != Some(OLD)),
+        managers
+            .iter()
+            .all(|entry| entry.manager.as_deref() != Some(manager)),
         "{managers:?}"
     );
     let annotations = after.metadata.annotations.context("no annotations")?;
@@ -244,26 +295,34 @@ async fn an_external_service_of_the_older_controller_is_taken_over() -> Result<(
         annotations.get("example.com/note").map(String::as_str),
         Some("mine")
     );
-    for (key, value) in [
-        ("groundplane.dev/managed", "false"),
-        ("kube-vip.io/ignore", "true"),
-        (
-            "metallb.io/address-pool",
-            "disabled-metallb-do-not-use-any-address-pool",
-        ),
-        (
-            "metallb.universe.tf/address-pool",
-            "disabled-metallb-do-not-use-any-address-pool",
-        ),
-    ] {
+    for (key, value) in GUARDS {
         assert_eq!(annotations.get(key).map(String::as_str), Some(value), "{key}");
     }
     let (spec, old) = (after.spec.context("no spec")?, before.spec.context("no spec")?);
     assert_eq!(spec.cluster_ip, old.cluster_ip);
-    assert_eq!((spec.load_balancer_ip, spec.load_balancer_class), (None, None));
+    assert_eq!(spec.load_balancer_ip, None);
+    assert_eq!(
+        spec.load_balancer_class.as_deref(),
+        Some("groundplane.dev/endpoint")
+    );
     let ports: Vec<_> = spec.ports.iter().flatten().map(|port| port.port).collect();
-    assert_eq!(ports, [8443]);
+    assert_eq!(ports, [7443], "not the 443 of before");
     assert_eq!(after.metadata.finalizers, None, "our own controller has taken it");
+    let moved = json!({ "ports": [{ "name": "https", "port": 8443 }] });
+    beside
+        .patch(&listed, &PatchParams::default(), &Patch::Merge(&moved))
+        .await?;
+    eventually("the port follows", async || {
+        let spec = services.get(name).await?.spec.context("no spec")?;
+        let ports = spec.ports.unwrap_or_default();
+        let target = ports.first().map(|port| serde_json::to_value(&port.target_port));
+        ensure!(
+            ports.len() == 1 && ports[0].port == 8443 && target.transpose()? == Some(json!(8443)),
+            "{ports:?}"
+        );
+        Ok(())
+    })
+    .await?;
     beside.delete(&listed, &DeleteParams::default()).await?;
     Ok(())
 }

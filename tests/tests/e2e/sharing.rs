@@ -6,13 +6,18 @@ use groundplane_tests::{CloudApi, WorldOptions};
 use pretty_assertions::assert_eq;
 
 use crate::announced::{condition, refusal};
+use crate::clouds::on_each_cloud;
+
+on_each_cloud! {
+    what_services_share_goes_with_the_last,
+    a_users_address_is_given_once,
+}
 
 const KEY: &str = "metallb.io/allow-shared-ip";
 
-/// Two Services with one key have one elastic IP: one is ordered, it outlives the one that it was ordered for, and goes with the last.
-#[tokio::test]
-async fn what_services_share_goes_with_the_last() -> Result<()> {
-    let world = WorldOptions::equinix(CloudApi::Equinix.project_of_reservations())
+/// E90: two Services with one key have one elastic IP: one is ordered, it outlives the one that it was ordered for, and goes with the last.
+async fn what_services_share_goes_with_the_last(cloud: CloudApi) -> Result<()> {
+    let world = WorldOptions::on(cloud, cloud.project_of_reservations())
         .start("share")
         .await?;
     let (corner, project) = (&world.corner, world.project()?);
@@ -43,10 +48,9 @@ async fn what_services_share_goes_with_the_last() -> Result<()> {
     Ok(())
 }
 
-/// Of two Services that name one address of the user's, the second is told whose it is, and gets it when that is gone.
-#[tokio::test]
-async fn a_users_address_is_given_once() -> Result<()> {
-    let world = WorldOptions::equinix(CloudApi::Equinix.project_of_reservations())
+/// E90: of two Services that name one address of the user's, the second is told whose it is, and gets it when that is gone.
+async fn a_users_address_is_given_once(cloud: CloudApi) -> Result<()> {
+    let world = WorldOptions::on(cloud, cloud.project_of_reservations())
         .start("once")
         .await?;
     let (corner, project) = (&world.corner, world.project()?);
