@@ -5,7 +5,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 scripts/preflight.sh
 
 # An empty variable is one that was not given.
-for variable in KEEP ONLY SIZE; do
+for variable in KEEP ONLY SIZE CLOUD; do
     [[ -n "${!variable:-}" ]] || unset "$variable"
 done
 

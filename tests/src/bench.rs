@@ -35,6 +35,7 @@ mod subject;
 use anyhow::{Result, ensure};
 
 use crate::scratch::workspace_root;
+use crate::world::CloudApi;
 pub use report::{Report, Row, Target};
 
 /// Services in the two usual sizes, in the largest one, and nodes of the restart.
@@ -53,6 +54,16 @@ pub struct Plan {
     pub full: bool,
     /// This many Services and nodes instead, and a fifth of it as the smaller size: to try the program itself.
     pub count: Option<usize>,
+    /// On this cloud alone, where a measure has one.
+    pub cloud: Option<CloudApi>,
+}
+
+/// The name of a measure on a cloud.
+fn on(measure: &str, cloud: CloudApi) -> String {
+    match cloud {
+        CloudApi::Equinix => measure.to_owned(),
+        CloudApi::Cherry => format!("{measure}_cherry"),
+    }
 }
 
 impl Plan {
@@ -68,6 +79,25 @@ impl Plan {
 
     fn wants_any(&self, measures: &[&str]) -> bool {
         measures.iter().any(|measure| self.wants(measure))
+    }
+
+    /// Is this measure wanted on this cloud? On those that are `usual` for it, unless another is named, or the measure itself on another.
+    fn wants_on(&self, measure: &str, cloud: CloudApi, usual: &[CloudApi]) -> bool {
+        let name = on(measure, cloud);
+        match self.cloud {
+            Some(only) => only == cloud && (self.wants(measure) || self.wants(&name)),
+            None if usual.contains(&cloud) => self.wants(&name),
+            None => self.only.contains(&name),
+        }
+    }
+
+    /// The clouds on which any of these measures is wanted, Equinix Metal unless another is named.
+    fn clouds_of(&self, measures: &[&str]) -> Vec<CloudApi> {
+        let wanted = |cloud: &CloudApi| {
+            let mut measures = measures.iter();
+            measures.any(|measure| self.wants_on(measure, *cloud, &[CloudApi::Equinix]))
+        };
+        CloudApi::ALL.into_iter().filter(wanted).collect()
     }
 
     /// How many Services at once: the sizes to run, smallest first.
@@ -124,10 +154,17 @@ pub async fn run(plan: &Plan) -> Result<Report> {
         report.take(provider::MEASURE, provider::run().await)?;
     }
     kube_load::run(plan, &mut report).await?;
-    if plan.wants_any(&restart::MEASURES) {
-        let rows = restart::run(plan.restart_size()).await;
-        let wanted = rows.map(|rows| rows.into_iter().filter(|row| plan.wants(row.measure())).collect());
-        report.take("restart", wanted)?;
+    for cloud in plan.clouds_of(&restart::MEASURES) {
+        let rows = restart::run(cloud, plan.restart_size()).await;
+        let wanted = restart::MEASURES.map(|measure| {
+            plan.wants_on(measure, cloud, &[CloudApi::Equinix])
+                .then(|| on(measure, cloud))
+        });
+        let is_wanted = |row: &Row| wanted.iter().flatten().any(|name| name == row.measure());
+        report.take(
+            "restart",
+            rows.map(|rows| rows.into_iter().filter(is_wanted).collect()),
+        )?;
     }
     calls::run(plan, &mut report).await?;
     ensure!(!report.is_empty(), "there is no measure {}", plan.only.join(", "));
@@ -173,6 +210,29 @@ mod tests {
         );
         assert!(!only(&["services_1"]).wants("services_1000"), "a word is whole");
         assert!(!only(&["memory"]).wants("services_1000"));
+    }
+
+    #[test]
+    fn a_cloud_is_named_by_itself_or_by_the_measure() {
+        use CloudApi::{Cherry, Equinix};
+        let usual = [Equinix];
+        let plan = only(&["calls_idle"]);
+        assert!(plan.wants_on("calls_idle", Equinix, &usual) && !plan.wants_on("calls_idle", Cherry, &usual));
+        assert!(plan.wants_on("calls_idle", Cherry, &CloudApi::ALL));
+        assert!(!only(&["calls"]).wants_on("calls_idle", Cherry, &usual));
+        let named = only(&["calls_idle_cherry"]);
+        assert!(
+            named.wants_on("calls_idle", Cherry, &usual) && !named.wants_on("calls_idle", Equinix, &usual)
+        );
+        let cherry = Plan {
+            cloud: Some(Cherry),
+            ..plan
+        };
+        assert!(
+            cherry.wants_on("calls_idle", Cherry, &usual) && !cherry.wants_on("calls_idle", Equinix, &usual)
+        );
+        assert!(!cherry.wants_on("calls_restart", Cherry, &usual));
+        assert_eq!(cherry.clouds_of(&["calls_idle", "calls_restart"]), [Cherry]);
     }
 
     #[test]

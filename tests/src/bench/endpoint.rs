@@ -11,8 +11,9 @@ use anyhow::{Context as _, Result, ensure};
 use groundplane_sandbox::HolderChange;
 use tokio::time::sleep;
 
-use super::{Plan, Report, Row, Target, median, progress};
+use super::{Plan, Report, Row, Target, median, on, progress};
 use crate::kube_api::MEMBERS;
+use crate::world::CloudApi;
 use crate::world::endpoint::{EndpointOptions, EndpointWorld};
 
 const DEFAULT: &str = "endpoint_move";
@@ -32,12 +33,14 @@ const TUNED_WORDS: &str = "period 100ms, timeout 200ms, misses 3, rankStep 100ms
 
 /// Runs those that are wanted.
 pub(super) async fn run(plan: &Plan, report: &mut Report) -> Result<()> {
-    if plan.wants(DEFAULT) {
-        report.take(DEFAULT, moves(DEFAULT, options(), 3.0, "default").await)?;
+    for cloud in plan.clouds_of(&[DEFAULT]) {
+        let measure = on(DEFAULT, cloud);
+        report.take(&measure, moves(&measure, options(cloud), 3.0, "default").await)?;
     }
-    if plan.wants(TUNED) {
-        let tuned = options().map(|options| options.health(TUNED_HEALTH).endpoint(TUNED_ENDPOINT));
-        report.take(TUNED, moves(TUNED, tuned, 1.0, TUNED_WORDS).await)?;
+    for cloud in plan.clouds_of(&[TUNED]) {
+        let measure = on(TUNED, cloud);
+        let tuned = options(cloud).map(|options| options.health(TUNED_HEALTH).endpoint(TUNED_ENDPOINT));
+        report.take(&measure, moves(&measure, tuned, 1.0, TUNED_WORDS).await)?;
     }
     if plan.wants_any(&["agent_cost_cpu", "agent_cost_memory"]) {
         let rows = cost().await;
@@ -48,8 +51,8 @@ pub(super) async fn run(plan: &Plan, report: &mut Report) -> Result<()> {
 }
 
 /// Agents as they are shipped.
-fn options() -> Result<EndpointOptions> {
-    Ok(EndpointOptions::default().environment(super::image::environment()?))
+fn options(cloud: CloudApi) -> Result<EndpointOptions> {
+    Ok(EndpointOptions::on(cloud).environment(super::image::environment()?))
 }
 
 async fn moves(
@@ -117,7 +120,7 @@ async fn settled(world: &EndpointWorld, holder: usize, held_up: Option<usize>) -
 
 /// CPU and memory of the agent that takes most of it.
 async fn cost() -> Result<Vec<Row>> {
-    let mut world = options()?.start("bench").await?;
+    let mut world = options(CloudApi::Equinix)?.start("bench").await?;
     settled(&world, 0, None).await?;
     sleep(WARM_UP).await;
     let (begun, mut before) = (Instant::now(), Vec::new());

@@ -1,5 +1,7 @@
 //! Rows: printed as JSON when they are there, and as a table at the end.
 
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io::Write as _;
 
 use anyhow::Result;
@@ -20,6 +22,15 @@ impl Target {
         match self {
             Self::AtLeast(value) | Self::AtMost(value) => value,
         }
+    }
+
+    /// How far this is beyond it.
+    fn excess_of(self, value: f64) -> Option<f64> {
+        let excess = match self {
+            Self::AtLeast(least) => least - value,
+            Self::AtMost(most) => value - most,
+        };
+        (excess > 0.0).then_some(excess)
     }
 
     fn is_met_by(self, value: f64) -> bool {
@@ -44,24 +55,41 @@ pub struct Row {
     #[serde(serialize_with = "short_target")]
     target: Target,
     met: bool,
+    /// How far what the target is about is beyond it.
+    #[serde(serialize_with = "short_or_null", skip_serializing_if = "Option::is_none")]
+    excess: Option<f64>,
     /// Unit of `ours` and `reference`.
     unit: &'static str,
+    /// Bounds of our own beside the target: what the excess is made of, or what the target leaves open.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    own: BTreeMap<&'static str, Own>,
     #[serde(flatten)]
     more: Map<String, Value>,
+}
+
+/// A bound of our own. It holds or not; a target is never met by it.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Own {
+    #[serde(serialize_with = "short")]
+    value: f64,
+    #[serde(serialize_with = "short")]
+    at_most: f64,
+    holds: bool,
 }
 
 impl Row {
     /// A number that is to be small or large by itself.
     pub fn absolute(measure: impl Into<String>, ours: f64, unit: &'static str, target: Target) -> Self {
-        let (measure, met) = (measure.into(), target.is_met_by(ours));
         Self {
-            measure,
+            measure: measure.into(),
             ours,
             reference: None,
             ratio: None,
             target,
-            met,
+            met: target.is_met_by(ours),
+            excess: target.excess_of(ours),
             unit,
+            own: BTreeMap::new(),
             more: Map::new(),
         }
     }
@@ -74,22 +102,32 @@ impl Row {
         ratio: f64,
         target: Target,
     ) -> Self {
-        let (measure, met) = (measure.into(), target.is_met_by(ratio));
         Self {
-            measure,
-            ours,
             reference: Some(reference),
             ratio: Some(ratio),
-            target,
-            met,
-            unit,
-            more: Map::new(),
+            met: target.is_met_by(ratio),
+            excess: target.excess_of(ratio),
+            ..Self::absolute(measure, ours, unit, target)
         }
     }
 
     /// With something else that was found.
     pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.more.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// With a bound of our own, which the target does not name.
+    pub fn own(mut self, name: &'static str, value: f64, at_most: f64) -> Self {
+        let holds = value <= at_most;
+        self.own.insert(
+            name,
+            Own {
+                value,
+                at_most,
+                holds,
+            },
+        );
         self
     }
 
@@ -109,6 +147,21 @@ impl Row {
         self.met
     }
 
+    /// `met`, or by how much not; and our own bounds that do not hold.
+    fn verdict(&self) -> String {
+        let mut words = match (self.met, self.excess) {
+            (true, _) => "met".to_owned(),
+            (false, Some(excess)) => format!("missed by {}", readable(excess)),
+            (false, None) => "missed".to_owned(),
+        };
+        for (name, own) in self.own.iter().filter(|(_, own)| !own.holds) {
+            let (value, most) = (readable(own.value), readable(own.at_most));
+            // Writing to a string cannot fail.
+            write!(words, "; {name} {value}, at most {most} wanted").ok();
+        }
+        words
+    }
+
     fn cells(&self) -> [String; 6] {
         let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), readable);
         let sign = match self.target {
@@ -121,7 +174,7 @@ impl Row {
             number(self.reference),
             number(self.ratio),
             format!("{sign} {}", readable(self.target.value())),
-            if self.met { "met" } else { "missed" }.to_owned(),
+            self.verdict(),
         ]
     }
 }
@@ -231,7 +284,7 @@ mod tests {
         let row = Row::absolute("memory_idle", 26.0, "MB", Target::AtMost(25.0));
         assert!(
             serde_json::to_string(&row)?
-                .contains("\"reference\":null,\"ratio\":null,\"target\":25.0,\"met\":false")
+                .contains("\"reference\":null,\"ratio\":null,\"target\":25.0,\"met\":false,\"excess\":1.0,")
         );
         Ok(())
     }
@@ -240,6 +293,18 @@ mod tests {
     fn a_condition_beside_the_target_can_only_spoil_it() {
         let row = |ours| Row::absolute("writes", ours, "", Target::AtMost(3.0));
         assert!(row(3.0).and(true).is_met() && !row(3.0).and(false).is_met() && !row(4.0).and(true).is_met());
+    }
+
+    #[test]
+    fn a_bound_of_our_own_is_told_and_meets_no_target() -> Result<()> {
+        let row = |ours| Row::absolute("calls", ours, "", Target::AtMost(10.0)).own("pages", ours, 12.0);
+        assert!(row(10.0).is_met() && !row(11.0).is_met());
+        assert_eq!(row(11.0).verdict(), "missed by 1");
+        assert_eq!(row(13.0).verdict(), "missed by 3; pages 13, at most 12 wanted");
+        let line = serde_json::to_string(&row(11.0))?;
+        let own = "\"own\":{\"pages\":{\"value\":11.0,\"at_most\":12.0,\"holds\":true}}";
+        assert!(line.contains(own), "{line}");
+        Ok(())
     }
 
     #[test]
@@ -254,7 +319,7 @@ mod tests {
         assert!(!report.is_complete());
         let table = report.table();
         assert!(
-            table.contains("one      12346 ns  -          -      <= 1    missed\n"),
+            table.contains("one      12346 ns  -          -      <= 1    missed by 12345\n"),
             "{table}"
         );
         assert!(table.ends_with("other  could not be measured\n"), "{table}");

@@ -1,5 +1,5 @@
 //! A restart of groundplane where everything is settled: what it asks of the cloud, what it writes to Kubernetes, and how
-//! much memory it takes at that size. Driver `equinix` on the sandbox cloud, BGP on.
+//! much memory it takes at that size. On the sandbox cloud, BGP on.
 //!
 //! groundplane settles the cluster itself at first, which is the load under which its memory peaks.
 
@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::settled::{Families, Settled, SettledWorld, Size, megabytes};
 use super::subject::{Cluster, Subject};
-use super::{Row, Target, number, progress};
+use super::{Row, Target, number, on, progress};
 use crate::kube_api::Mark;
 use crate::processes::Memory;
 use crate::world::CloudApi;
@@ -41,8 +41,8 @@ pub(super) async fn idle() -> Result<Vec<Row>> {
 }
 
 /// Runs the measures.
-pub(super) async fn run(size: Size) -> Result<Vec<Row>> {
-    let world = SettledWorld::start(CloudApi::Equinix, Families::Both, size).await?;
+pub(super) async fn run(cloud: CloudApi, size: Size) -> Result<Vec<Row>> {
+    let world = SettledWorld::start(cloud, Families::Both, size).await?;
     world.fill().await?;
     let mut subject = Subject::start("all", |_| Ok(world.config("", ""))).await?;
     let begun = Instant::now();
@@ -74,12 +74,12 @@ async fn rows(world: &SettledWorld, settled: [&Settled; 2], calls: u64, mark: Ma
     let quiet = settled[1].quiet;
     let of = |value: fn(&Memory) -> u64| settled.map(|settled| megabytes(value(&settled.memory)));
     let (peaks, residents) = (of(|memory| memory.peak), of(|memory| memory.resident));
-    let [calls, kube, peak, resident] = MEASURES;
+    let [calls, kube, peak, resident] = MEASURES.map(|measure| on(measure, world.cloud));
     let sized = |row: Row| {
         row.with("services", world.size.services)
             .with("nodes", world.size.nodes)
     };
-    let memory = |measure: &str, [load, restart]: [f64; 2]| {
+    let memory = |measure: String, [load, restart]: [f64; 2]| {
         let worse = load.max(restart);
         Row::absolute(measure, worse, "MB", Target::AtMost(120.0))
             .with("load", load.round())

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Parser;
+use groundplane_tests::CloudApi;
 use groundplane_tests::bench::{self, Plan};
 
 /// Measures groundplane.
@@ -19,6 +20,10 @@ struct Arguments {
     /// `full` takes the largest sizes, too
     #[arg(long, env = "SIZE", default_value = "")]
     size: String,
+    /// `equinix` or `cherry`: measures of a cloud on this one alone. By default on Equinix Metal, calls of a restart and of 1,000 Services
+    /// on both
+    #[arg(long, env = "CLOUD", default_value = "")]
+    cloud: String,
     /// So many Services and nodes instead, to try the benchmarks themselves; targets then mean little
     #[arg(long, value_name = "NUMBER")]
     count: Option<usize>,
@@ -26,7 +31,12 @@ struct Arguments {
 
 impl Arguments {
     fn plan(self) -> Result<Plan> {
-        let Self { only, size, count } = self;
+        let Self {
+            only,
+            size,
+            cloud,
+            count,
+        } = self;
         // Make passes variables that are not set as empty ones.
         let only = only
             .split(',')
@@ -39,7 +49,18 @@ impl Arguments {
             "" => false,
             other => bail!("there is no size `{other}`: leave it out, or write `full`"),
         };
-        Ok(Plan { only, full, count })
+        let cloud = match cloud.as_str() {
+            "equinix" => Some(CloudApi::Equinix),
+            "cherry" => Some(CloudApi::Cherry),
+            "" => None,
+            other => bail!("there is no cloud `{other}`: leave it out, or write `equinix` or `cherry`"),
+        };
+        Ok(Plan {
+            only,
+            full,
+            count,
+            cloud,
+        })
     }
 }
 
