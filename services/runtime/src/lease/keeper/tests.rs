@@ -72,6 +72,12 @@ fn refusal(code: u16, reason: &str) -> Response<Body> {
     response
 }
 
+/// The next call reads the lease, and sees this.
+async fn shows(api: &mut ApiServer, lease: &Value) {
+    let (_, answer) = expect(api, Method::GET).await;
+    answer.send_response(ok(lease));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_free_lease_is_taken_renewed_with_annotations_and_released_last() {
     let Fixture {
@@ -81,8 +87,7 @@ async fn a_free_lease_is_taken_renewed_with_annotations_and_released_last() {
         tasks,
     } = fixture();
     assert!(!leadership.is_leader());
-    let (_, answer) = expect(&mut api, Method::GET).await;
-    answer.send_response(ok(&lease("7", "", 4)));
+    shows(&mut api, &lease("7", "", 4)).await;
     let (body, answer) = expect(&mut api, Method::PATCH).await;
     assert_eq!(
         body["metadata"],
@@ -143,8 +148,7 @@ async fn a_lease_is_taken_and_kept_only_while_it_is_allowed() {
     assert!(asked.is_err(), "asked without leave");
 
     allow.send_replace(true);
-    let (_, answer) = expect(&mut api, Method::GET).await;
-    answer.send_response(ok(&lease("7", "", 4)));
+    shows(&mut api, &lease("7", "", 4)).await;
     let (_, answer) = expect(&mut api, Method::PATCH).await;
     answer.send_response(ok(&lease("8", "a", 5)));
     leadership.acquired().await;
@@ -155,8 +159,7 @@ async fn a_lease_is_taken_and_kept_only_while_it_is_allowed() {
     assert!(asked.is_err(), "asked without leave");
 
     allow.send_replace(true);
-    let (_, answer) = expect(&mut api, Method::GET).await;
-    answer.send_response(ok(&lease("8", "a", 5)));
+    shows(&mut api, &lease("8", "a", 5)).await;
     let (body, answer) = expect(&mut api, Method::PATCH).await;
     assert_eq!(body["spec"]["leaseTransitions"], 6);
     answer.send_response(ok(&lease("9", "a", 6)));
@@ -178,15 +181,9 @@ async fn a_lost_race_is_read_again() {
     let (body, answer) = expect(&mut api, Method::POST).await;
     assert_eq!(body["spec"]["leaseTransitions"], 1);
     answer.send_response(refusal(409, "AlreadyExists"));
-    expect(&mut api, Method::GET)
-        .await
-        .1
-        .send_response(ok(&lease("1", "b", 1)));
+    shows(&mut api, &lease("1", "b", 1)).await;
     // `b` holds it: nothing but reads until it has run out.
-    expect(&mut api, Method::GET)
-        .await
-        .1
-        .send_response(ok(&lease("1", "b", 1)));
+    shows(&mut api, &lease("1", "b", 1)).await;
     assert!(!leadership.is_leader());
 }
 
@@ -198,10 +195,7 @@ async fn leadership_ends_by_itself_when_the_api_server_is_silent() {
         annotations: _annotations,
         tasks: _tasks,
     } = fixture();
-    expect(&mut api, Method::GET)
-        .await
-        .1
-        .send_response(ok(&lease("7", "", 4)));
+    shows(&mut api, &lease("7", "", 4)).await;
     let (_, answer) = expect(&mut api, Method::PATCH).await;
     answer.send_response(ok(&lease("8", "a", 5)));
     leadership.acquired().await;
@@ -228,8 +222,7 @@ async fn a_renewal_that_is_not_answered_is_found_by_reading() {
         annotations: _annotations,
         tasks: _tasks,
     } = fixture();
-    let (_, answer) = expect(&mut api, Method::GET).await;
-    answer.send_response(ok(&lease("7", "", 4)));
+    shows(&mut api, &lease("7", "", 4)).await;
     let mut marks = BTreeSet::new();
     for version in 8..20 {
         let (body, lost) = expect(&mut api, Method::PATCH).await;
@@ -262,8 +255,7 @@ async fn a_renewal_that_never_arrived_is_not_counted() {
         annotations: _annotations,
         tasks: _tasks,
     } = fixture();
-    let (_, answer) = expect(&mut api, Method::GET).await;
-    answer.send_response(ok(&lease("7", "", 4)));
+    shows(&mut api, &lease("7", "", 4)).await;
     let (first, answer) = expect(&mut api, Method::PATCH).await;
     answer.send_response(ok(&patched("8", &first)));
     leadership.acquired().await;
