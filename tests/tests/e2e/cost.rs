@@ -303,7 +303,7 @@ async fn a_node_more_costs_its_own_annotations() -> Result<()> {
 
 #[tokio::test]
 async fn a_node_more_costs_its_own_peers_in_custom_resources() -> Result<()> {
-    one_node_more("metallb", &[("patch bgppeers", PEERS)]).await
+    one_node_more("metallb", &[("create bgppeers", PEERS)]).await
 }
 
 #[tokio::test]

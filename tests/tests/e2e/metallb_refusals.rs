@@ -90,7 +90,7 @@ async fn metallbs_own_webhooks_accept_what_is_written() -> Result<()> {
 /// While MetalLB's controller is away, and its webhooks with it, nothing can be written: Services say so, nothing is given up, and all goes on
 /// when it is back.
 #[tokio::test]
-async fn a_webhook_that_is_away_is_waited_for() -> Result<()> {
+async fn metallbs_own_webhooks_are_waited_for() -> Result<()> {
     let (corner, namespace) = corner("away", "metallb").await?;
     let webhooks = Webhooks::start(&corner, &namespace, "native").await?;
     let options = WorldOptions::fixed().gateway(&section(&corner, "metallb", &namespace, ""));

@@ -136,7 +136,7 @@ async fn a_webhook_that_is_away_is_waited_for() -> Result<()> {
     let controller = Metallb::controller(&corner, &namespace).await?;
     let options = WorldOptions::fixed()
         .gateway(&section(&corner, "metallb", &namespace, ""))
-        .api_faults([Rule::on("patch", "ipaddresspools", Fault::Status(500))]);
+        .api_faults([Rule::on("create", "ipaddresspools", Fault::Status(500))]);
     let world = started(corner, options).await?;
     let corner = &world.corner;
     add_service(corner, "web").await?;
