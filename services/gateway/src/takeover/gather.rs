@@ -13,8 +13,9 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, ResourceExt as _};
 use tokio::time::timeout;
 
-use super::plan::{External, Facts, Labelled, Metallb, Reserved};
+use super::plan::{External, Facts, Labelled, Metallb, Reserved, Unread};
 use crate::announcers::metallb::LEGACY_LABEL;
+use crate::announcers::metallb::peers::selects_hosts;
 use crate::cluster::ReadError;
 use crate::cluster::objects::{Key, ServiceObject};
 use crate::config::{AnnotationFormat, Announcer};
@@ -69,6 +70,7 @@ pub(crate) async fn gather(gateway: &Gateway) -> Result<Facts, GatherError> {
         externals(gateway),
         endpoint(gateway, &id)
     );
+    let (externals, unread) = externals;
     let config = &gateway.config;
     let written: Vec<&'static str> = FORMATS
         .into_iter()
@@ -95,6 +97,7 @@ pub(crate) async fn gather(gateway: &Gateway) -> Result<Facts, GatherError> {
         nodes: cluster.nodes.index.all().into_iter().collect(),
         metallb,
         externals,
+        unread,
         endpoint,
     })
 }
@@ -140,9 +143,16 @@ async fn metallb(gateway: &Gateway) -> Metallb {
     };
     if config.announcer != Announcer::Metallb {
         let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-        let config_map = timeout(PATIENCE, api.get_opt(&config.metallb.config_map)).await;
-        if let Ok(Ok(Some(config_map))) = config_map {
-            found.text = config_map.data.and_then(|mut data| data.remove("config"));
+        match within(api.get_opt(&config.metallb.config_map)).await {
+            Ok(config_map) => {
+                let data = config_map.and_then(|config_map| config_map.data);
+                found.text = data.and_then(|mut data| data.remove("config"));
+            }
+            Err(why) => found.unread.push(Unread {
+                kind: "ConfigMap",
+                name: found.name.clone(),
+                why,
+            }),
         }
     }
     if config.announcer == Announcer::MetallbConfigmap {
@@ -155,30 +165,71 @@ async fn metallb(gateway: &Gateway) -> Metallb {
             let kind_of = GroupVersionKind::gvk("metallb.io", version, kind);
             let resource = ApiResource::from_gvk_with_plural(&kind_of, plural);
             let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
-            if let Ok(Ok(listed)) = timeout(PATIENCE, api.list(&parameters)).await {
-                found.labelled.extend(listed.items.iter().map(|object| Labelled {
-                    kind,
-                    name: object.name_any(),
-                }));
-                break;
+            match within(async { absent(api.list(&parameters).await) }).await {
+                // Not served in this version, or not at all.
+                Ok(None) => {}
+                Ok(Some(listed)) => {
+                    found.labelled.extend(listed.items.iter().map(|object| labelled(kind, object)));
+                    break;
+                }
+                Err(why) => {
+                    let name = format!("{namespace}/*");
+                    found.unread.push(Unread { kind, name, why });
+                    break;
+                }
             }
         }
     }
     found
 }
 
+/// What is not there, instead of an error.
+fn absent<T>(result: kube::Result<T>) -> kube::Result<Option<T>> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The answer, or in words why there is none.
+async fn within<T>(read: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
+    match timeout(PATIENCE, read).await {
+        Ok(Ok(found)) => Ok(found),
+        Ok(Err(kube::Error::Api(status))) => Err(status.message.clone()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("the API server does not answer within {PATIENCE:?}")),
+    }
+}
+
+fn labelled(kind: &'static str, object: &DynamicObject) -> Labelled {
+    let name = object.name_any();
+    let users = match kind {
+        "BGPPeer" => !selects_hosts(&object.data["spec"]),
+        "BGPAdvertisement" => name != older::METALLB_ADVERTISEMENT,
+        _ => false,
+    };
+    Labelled { kind, name, users }
+}
+
 /// The external Services that the older controllers kept, and the one that we are told to keep.
-async fn externals(gateway: &Gateway) -> Vec<External> {
+async fn externals(gateway: &Gateway) -> (Vec<External>, Vec<Unread>) {
     let ours = gateway.config.external.as_ref();
     let mut names: BTreeSet<(String, String)> = older::external_services()
         .map(|name| (older::NAMESPACE.to_owned(), name.to_owned()))
         .collect();
     names.extend(ours.map(|ours| (ours.namespace.clone(), ours.name.clone())));
-    let mut found = Vec::new();
+    let (mut found, mut unread) = (Vec::new(), Vec::new());
     for (namespace, name) in names {
         let api: Api<Service> = Api::namespaced(gateway.cluster.client.clone(), &namespace);
-        let Ok(Ok(Some(service))) = timeout(PATIENCE, api.get_opt(&name)).await else {
-            continue;
+        let service = match within(api.get_opt(&name)).await {
+            Ok(Some(service)) => service,
+            Ok(None) => continue,
+            Err(why) => {
+                let (kind, name) = ("Service", format!("{namespace}/{name}"));
+                unread.push(Unread { kind, name, why });
+                continue;
+            }
         };
         let entries = service.metadata.managed_fields.unwrap_or_default();
         let managers: BTreeSet<String> = entries.into_iter().filter_map(|entry| entry.manager).collect();
@@ -189,7 +240,7 @@ async fn externals(gateway: &Gateway) -> Vec<External> {
             managers: managers.into_iter().collect(),
         });
     }
-    found
+    (found, unread)
 }
 
 /// The endpoint's reservation; `None`: no endpoint is configured.

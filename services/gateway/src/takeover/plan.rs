@@ -45,6 +45,8 @@ pub(crate) struct Facts {
     pub(crate) nodes: Vec<Arc<NodeObject>>,
     pub(crate) metallb: Metallb,
     pub(crate) externals: Vec<External>,
+    /// External Services that could not be read.
+    pub(crate) unread: Vec<Unread>,
     /// Address and holder of the API endpoint, or why they are not known; `None`: no endpoint is configured.
     pub(crate) endpoint: Option<Result<(String, String), String>>,
 }
@@ -69,6 +71,15 @@ pub(crate) struct Metallb {
     pub(crate) text: Option<String>,
     /// Custom resources with the older controllers' label.
     pub(crate) labelled: Vec<Labelled>,
+    pub(crate) unread: Vec<Unread>,
+}
+
+/// Something that may be there, and could not be read.
+#[derive(Clone, Debug)]
+pub(crate) struct Unread {
+    pub(crate) kind: &'static str,
+    pub(crate) name: String,
+    pub(crate) why: String,
 }
 
 /// A custom resource with the older controllers' label.
@@ -76,6 +87,8 @@ pub(crate) struct Metallb {
 pub(crate) struct Labelled {
     pub(crate) kind: &'static str,
     pub(crate) name: String,
+    /// A person made it, or changed what it is for: it stays theirs.
+    pub(crate) users: bool,
 }
 
 /// An external Service of the API endpoint.
@@ -116,6 +129,18 @@ pub(crate) struct Item {
 pub(crate) struct Plan {
     pub(crate) id: String,
     pub(crate) items: Vec<Item>,
+}
+
+impl Unread {
+    /// `needed`: without it, the rest of the plan says too little.
+    fn item(&self, group: &'static str, needed: bool) -> Item {
+        let item = Item::new(group, self.kind, &self.name, "cannot be read");
+        if needed {
+            item.is(Action::Blocked, &*self.why)
+        } else {
+            item.is(Action::Leave, format!("not looked at: {}", self.why))
+        }
+    }
 }
 
 impl Item {

@@ -104,18 +104,22 @@ impl From<pb::TakeoverItem> for Item {
 struct Found {
     plan_id: String,
     leader: bool,
-    /// How much there is yet to do.
+    /// How much there is yet to do, and can be done.
     left: usize,
+    /// How much is in the way, and must be done by a person.
+    blocked: usize,
     items: Vec<Item>,
 }
 
 impl From<pb::PlanTakeoverResponse> for Found {
     fn from(answer: pb::PlanTakeoverResponse) -> Self {
         let items: Vec<Item> = answer.items.into_iter().map(Item::from).collect();
+        let count = |action: &str| items.iter().filter(|item| item.action == action).count();
         Self {
             plan_id: answer.plan_id,
             leader: answer.leader,
-            left: items.iter().filter(|item| item.action != "LEAVE").count(),
+            left: count("ADOPT") + count("CHANGE"),
+            blocked: count("BLOCKED"),
             items,
         }
     }
@@ -137,7 +141,9 @@ impl Show for Found {
         let mut text = lay_out(rows);
         let waiting = self.items.iter().any(|item| item.needs_apply);
         let id = &self.plan_id;
-        let next = if self.left == 0 {
+        let next = if self.left == 0 && self.blocked > 0 {
+            format!("plan {id}: nothing else to do\n")
+        } else if self.left == 0 {
             format!("nothing is left to do (plan {id})\n")
         } else if waiting {
             format!(
@@ -151,6 +157,9 @@ impl Show for Found {
             )
         };
         text.push('\n');
+        if self.blocked > 0 {
+            text.push_str(&format!("{} blocked: see their details for what to do yourself\n", self.blocked));
+        }
         text.push_str(&next);
         text
     }
@@ -235,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_plan_says_what_is_left_and_how_it_is_done() {
-        use pb::TakeoverAction::{Adopt, Change, Leave};
+        use pb::TakeoverAction::{Adopt, Blocked, Change, Leave};
         let done = plan(vec![item(Leave, false)]);
         assert!(
             done.text()
@@ -249,6 +258,10 @@ mod tests {
                 .text()
                 .contains("1 to do, which groundplane does by itself")
         );
+        let in_the_way = plan(vec![item(Blocked, false), item(Change, false)]).text();
+        assert!(in_the_way.contains("1 blocked: ") && in_the_way.contains("1 to do, which groundplane does by itself"));
+        let stuck = plan(vec![item(Blocked, false)]).text();
+        assert!(stuck.contains("1 blocked: ") && !stuck.contains("nothing is left"), "{stuck}");
         let by_word = plan(vec![item(Adopt, true)]);
         assert!(by_word.text().contains("takeover apply --plan abc"));
     }

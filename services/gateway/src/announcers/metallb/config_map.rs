@@ -328,7 +328,7 @@ fn is_plain(peer: &Value) -> bool {
 }
 
 /// Is it one that follows its node?
-fn is_managed(peer: &Value) -> bool {
+pub(crate) fn is_managed(peer: &Value) -> bool {
     is_marked(peer) || is_plain(peer)
 }
 

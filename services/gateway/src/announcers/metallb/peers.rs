@@ -289,6 +289,12 @@ pub(crate) fn speak_of_one(one: &Value, other: &Value) -> bool {
 }
 
 /// The host names that a peer selects.
+/// Is the peer for certain nodes by their host names, as the older controllers wrote theirs? All others are a person's, whatever label
+/// they have.
+pub(crate) fn selects_hosts(spec: &Value) -> bool {
+    !hosts(spec).is_empty()
+}
+
 fn hosts(spec: &Value) -> BTreeSet<String> {
     let mut hosts = BTreeSet::new();
     for selector in spec["nodeSelectors"].as_array().into_iter().flatten() {

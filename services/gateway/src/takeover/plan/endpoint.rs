@@ -10,7 +10,8 @@ pub(super) fn items(facts: &Facts) -> Vec<Item> {
     let keeps_one = facts.externals.iter().any(|one| one.is_ours);
     let reservation = facts.endpoint.as_ref().map(reservation);
     let services = facts.externals.iter().map(|one| service(one, keeps_one));
-    reservation.into_iter().chain(services).collect()
+    let unread = facts.unread.iter().map(|one| one.item("endpoint", true));
+    reservation.into_iter().chain(services).chain(unread).collect()
 }
 
 /// Address and holder, or why they are not known.

@@ -67,6 +67,7 @@ fn facts() -> Facts {
         nodes: Vec::new(),
         metallb: Metallb::default(),
         externals: Vec::new(),
+        unread: Vec::new(),
         endpoint: None,
     }
 }
@@ -259,7 +260,7 @@ fn pools_of_services_are_told_from_a_users_own() {
             ("a pool of Services".to_owned(), action),
             ("a pool of Services".to_owned(), action),
             ("a pool of Services".to_owned(), action),
-            ("1 peers with marks of Services".to_owned(), action),
+            ("1 peers of an older controller".to_owned(), action),
             ("1 pools and 1 peers of yours".to_owned(), Action::Leave),
         ]
     };
@@ -287,6 +288,41 @@ fn the_external_service_is_taken_over_where_we_are_told_to_keep_it() {
     assert_eq!(lines(&facts), [("endpoint", Action::Adopt, false)]);
     facts.externals = vec![external(false, "packet-ccm-auto")];
     assert_eq!(lines(&facts), [("endpoint", Action::Blocked, false)]);
+}
+
+/// What cannot be read is said, never taken for absence. It is in the way only where groundplane is to keep it.
+#[test]
+fn what_cannot_be_read_is_said() {
+    let unread = |kind, name: &str| Unread {
+        kind,
+        name: name.to_owned(),
+        why: "bgppeers is forbidden".to_owned(),
+    };
+    let mut facts = facts();
+    facts.metallb.unread = vec![unread("BGPPeer", "metallb-system/*")];
+    facts.unread = vec![unread("Service", "kube-system/external")];
+    let blocked = ("endpoint", Action::Blocked, false);
+    assert_eq!(lines(&facts), [("metallb", Action::Leave, false), blocked]);
+    facts.announcer = Announcer::Metallb;
+    assert_eq!(lines(&facts), [("metallb", Action::Blocked, false), blocked]);
+    assert!(plan(&facts).items.iter().all(|item| item.detail.contains("forbidden")));
+}
+
+/// What a person made, with the label of an older controller: not adopted, and not called so.
+#[test]
+fn what_is_a_persons_stays_so_whatever_its_label() {
+    let labelled = |users| Labelled {
+        kind: "BGPPeer",
+        name: "region".to_owned(),
+        users,
+    };
+    let mut facts = facts();
+    facts.rivals = Verdict::Undecided;
+    facts.announcer = Announcer::Metallb;
+    facts.metallb.labelled = vec![labelled(true)];
+    assert_eq!(lines(&facts)[1], ("metallb", Action::Leave, false));
+    facts.metallb.labelled = vec![labelled(false)];
+    assert_ne!(plan(&facts).items[1].detail, "yours, though it has that label: not touched");
 }
 
 /// The id stands for the plan: it is the same for the same facts, and another for others.
