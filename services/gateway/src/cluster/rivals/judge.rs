@@ -18,6 +18,9 @@ use super::writes::{Ledger, News, Write};
 /// No two clocks differ by so much: a lease that nobody renewed for as long has been left.
 const ABANDONED: i64 = 3600;
 
+/// A pod whose workload is gone may write on for the time that Kubernetes gives it to end, and a little more.
+const GRACE: Duration = Duration::from_secs(35);
+
 /// An older controller that runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rival {
@@ -88,6 +91,8 @@ pub(super) struct Judge {
     read: bool,
     held: Option<Held>,
     pods: BTreeMap<Workload, i32>,
+    /// When pods were last seen at work that renew no lease: nothing tells that they have ended.
+    unleased: Option<Instant>,
     ledger: Ledger,
 }
 
@@ -98,6 +103,7 @@ impl Judge {
             read: false,
             held: None,
             pods: BTreeMap::new(),
+            unleased: None,
             ledger: Ledger::default(),
         }
     }
@@ -139,10 +145,19 @@ impl Judge {
         if let Some(held) = recent.filter(|held| held.moved) {
             rivals.push(self.leading(&held.renewal));
         }
-        self.ledger.see(sight.writes, !rivals.is_empty(), now, wall);
+        if recent.is_some() {
+            self.unleased = None;
+        } else if !rivals.is_empty() {
+            self.unleased = Some(now);
+        }
+        let lingers = self
+            .unleased
+            .is_some_and(|seen| now.saturating_duration_since(seen) < GRACE);
+        self.ledger
+            .see(sight.writes, lingers || !rivals.is_empty(), now, wall);
         rivals.extend(self.ledger.news().map(writing));
         let known = self.read && self.workloads().iter().all(|one| self.pods.contains_key(one));
-        match (rivals.is_empty(), known && recent.is_none()) {
+        match (rivals.is_empty(), known && recent.is_none() && !lingers) {
             (false, _) => Verdict::Rivals(rivals),
             (true, true) => Verdict::Clear,
             (true, false) => Verdict::Undecided,

@@ -114,7 +114,32 @@ fn workloads_are_named_with_the_command_that_stops_them() {
         stops(&verdict),
         ["kubectl -n kube-system delete deployment cloud-provider-cherry"]
     );
-    assert_eq!(court.after(2, Seen::Free), Verdict::Clear);
+    assert_eq!(court.after(2, Seen::Free), Verdict::Undecided);
+}
+
+/// Its workload goes at once, its pod has 30 seconds: where no lease tells that it has ended, these are waited for, and what it writes
+/// meanwhile does not count as another's.
+#[test]
+fn a_pod_without_a_lease_has_its_time_to_end() {
+    let mut court = Court::new(DriverName::Cherry);
+    court.look(0, Seen::Free, Some(1));
+    assert_eq!(court.after(2, Seen::Free), Verdict::Undecided);
+    court.writes = vec![write("cloud-provider-cherry", 1_000_020)];
+    assert_eq!(court.after(30, Seen::Free), Verdict::Undecided);
+    assert_eq!(court.after(3, Seen::Free), Verdict::Clear);
+    assert!(matches!(court.look(2, Seen::Free, Some(1)), Verdict::Rivals(_)));
+    assert_eq!(court.after(34, Seen::Free), Verdict::Undecided);
+    assert_eq!(court.after(1, Seen::Free), Verdict::Clear);
+}
+
+/// One that had renewed a lease is gone when that runs out.
+#[test]
+fn the_lease_tells_when_its_holder_has_ended() {
+    let mut court = Court::new(DriverName::Equinix);
+    court.look(0, lease(1_000_000), Some(1));
+    court.look(2, lease(1_000_002), Some(1));
+    assert!(matches!(court.after(2, lease(1_000_002)), Verdict::Rivals(_)));
+    assert_eq!(court.after(13, lease(1_000_002)), Verdict::Clear);
 }
 
 #[test]
@@ -125,7 +150,7 @@ fn what_cannot_be_read_is_as_it_was() {
     assert_eq!(court.look(2, Seen::Unread, Some(0)), Verdict::Clear);
     assert!(matches!(court.look(2, Seen::Unread, Some(1)), Verdict::Rivals(_)));
     assert!(matches!(court.look(60, Seen::Unread, None), Verdict::Rivals(_)));
-    assert_eq!(court.look(2, Seen::Unread, Some(0)), Verdict::Clear);
+    assert_eq!(court.look(35, Seen::Unread, Some(0)), Verdict::Clear);
 }
 
 fn write(manager: &'static str, at: i64) -> Write {
@@ -178,5 +203,6 @@ fn what_a_known_one_wrote_bars_nobody_when_it_is_gone() {
         "a line a workload, and none for its writes"
     );
     court.writes = vec![write("cloud-provider-equinix-metal", 1_000_003)];
-    assert_eq!(court.look(2, Seen::Free, Some(0)), Verdict::Clear);
+    assert_eq!(court.look(2, Seen::Free, Some(0)), Verdict::Undecided);
+    assert_eq!(court.look(35, Seen::Free, Some(0)), Verdict::Clear);
 }
