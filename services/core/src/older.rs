@@ -4,7 +4,9 @@
 //! They are *older controllers* wherever their traces are found. One that still runs is a *rival*.
 
 use crate::DriverName;
-use crate::names::{ANNOTATION_PREFIX, CHERRY_ANNOTATION_PREFIX, PACKET_ANNOTATION_PREFIX, SERVICE_FINALIZER};
+use crate::names::{
+    ANNOTATION_PREFIX, CHERRY_ANNOTATION_PREFIX, PACKET_ANNOTATION_PREFIX, SERVICE_FINALIZER,
+};
 
 /// Where their manifests have them run, and where they keep their lease and the external Service of the API endpoint.
 pub const NAMESPACE: &str = "kube-system";
@@ -79,7 +81,10 @@ pub const EQUINIX_METAL: OlderController = OlderController {
             name: "cloud-provider-equinix-metal",
         },
     ],
-    field_managers: &["cloud-provider-equinix-metal", "cloud-provider-equinix-metal-auto"],
+    field_managers: &[
+        "cloud-provider-equinix-metal",
+        "cloud-provider-equinix-metal-auto",
+    ],
     annotation_prefix: ANNOTATION_PREFIX,
     usage: "usage=cloud-provider-equinix-metal-auto",
     external_service: "cloud-provider-equinix-metal-kubernetes-external",
@@ -208,7 +213,10 @@ mod tests {
     #[test]
     fn each_is_found_by_its_cloud_and_by_what_it_is_called_where_it_writes() {
         let of_cloud = |driver| of(driver).map(|one| one.name).collect::<Vec<_>>();
-        assert_eq!(of_cloud(DriverName::Equinix), ["cloud-provider-equinix-metal", "packet-ccm"]);
+        assert_eq!(
+            of_cloud(DriverName::Equinix),
+            ["cloud-provider-equinix-metal", "packet-ccm"]
+        );
         assert_eq!(of_cloud(DriverName::Cherry), ["cloud-provider-cherry"]);
         assert_eq!(of_cloud(DriverName::Static), Vec::<&str>::new());
         for one in ALL {

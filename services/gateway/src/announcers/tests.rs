@@ -109,8 +109,47 @@ fn removal_leaves_the_service_as_it_was() {
 /// S2: `empty` needs no write to the Service.
 #[test]
 fn empty_writes_nothing() {
-    let changes = apply(&Empty, &service(json!({}), ""), &addresses(&["192.0.2.7"])).unwrap();
+    let changes = apply(&Empty::default(), &service(json!({}), ""), &addresses(&["192.0.2.7"])).unwrap();
     assert!(changes.is_empty());
+}
+
+/// E35: where `empty` is to tell, it does: the one address in the spec, all of them in annotations; said once, and taken back.
+#[test]
+fn empty_tells_where_it_is_told_to() {
+    let empty = Empty::new(&config::Empty {
+        tell: vec!["spec.loadBalancerIP".to_owned(), "cherryservers.com/loadBalancerIPs".to_owned()],
+    });
+    let fresh = service(json!({}), "");
+    let changes = apply(&empty, &fresh, &addresses(&["192.0.2.7"])).unwrap();
+    assert_eq!(
+        changes,
+        Changes {
+            annotations: set(&[
+                ("cherryservers.com/loadBalancerIPs", "192.0.2.7"),
+                (
+                    "groundplane.dev/announced",
+                    "cherryservers.com/loadBalancerIPs=192.0.2.7 spec.loadBalancerIP=192.0.2.7"
+                ),
+            ]),
+            load_balancer_ip: Change::Set("192.0.2.7".to_owned()),
+        }
+    );
+    let told = written(&fresh, &changes);
+    assert_eq!(
+        apply(&empty, &told, &addresses(&["192.0.2.7"])),
+        Ok(Changes::default())
+    );
+    assert_eq!(written(&told, &remove(&told)), fresh);
+    let two = apply(&empty, &told, &addresses(&["192.0.2.7", "2001:db8::7"])).unwrap();
+    let two = written(&told, &two);
+    assert_eq!(&*two.load_balancer_ip, "", "one address is not both");
+    assert_eq!(
+        two.annotations.get("cherryservers.com/loadBalancerIPs"),
+        Some("192.0.2.7,2001:db8::7")
+    );
+    let users = service(json!({"cherryservers.com/loadBalancerIPs": "192.0.2.9"}), "");
+    let refused = apply(&empty, &users, &addresses(&["192.0.2.7"])).unwrap_err();
+    assert!(refused.to_string().starts_with("cherryservers.com/loadBalancerIPs says `192.0.2.9`"), "{refused}");
 }
 
 #[test]
@@ -164,7 +203,7 @@ fn a_new_announcer_takes_back_what_the_old_one_was_told() {
         &fresh,
         &apply(&KubeVip, &fresh, &addresses(&["192.0.2.7"])).unwrap(),
     );
-    let changes = apply(&Empty, &told, &addresses(&["192.0.2.7"])).unwrap();
+    let changes = apply(&Empty::default(), &told, &addresses(&["192.0.2.7"])).unwrap();
     assert_eq!(written(&told, &changes), fresh);
 }
 

@@ -2,6 +2,8 @@
 
 mod annotations;
 
+pub(super) use annotations::is_key;
+
 use std::time::Duration;
 
 use groundplane_core::names;
@@ -22,6 +24,8 @@ impl Config {
         problems.extend(self.pace());
         let metallb = self.metallb.validate();
         problems.extend(metallb.into_iter().map(|problem| problem.under("metallb")));
+        let empty = self.empty.validate();
+        problems.extend(empty.into_iter().map(|problem| problem.under("empty")));
         let lifecycle = self.lifecycle.validate(self.node_monitor_period.0);
         problems.extend(lifecycle.into_iter().map(|problem| problem.under("lifecycle")));
         let reclaim = self.reclaim.validate();

@@ -96,7 +96,7 @@ impl ServiceController {
     /// The controller, as the gateway is configured.
     pub(crate) fn new(gateway: Arc<Gateway>) -> Self {
         let scope = Scope::of(&gateway.config);
-        let announcer = announcers::configured(gateway.config.announcer);
+        let announcer = announcers::configured(&gateway.config);
         Self {
             gateway,
             scope,

@@ -149,7 +149,7 @@ fn word(field: Field) -> &'static str {
 }
 
 /// Would the API server take it as the key of an annotation?
-fn is_key(key: &str) -> bool {
+pub(in crate::config) fn is_key(key: &str) -> bool {
     let (prefix, name) = match key.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
         None => (None, key),

@@ -148,7 +148,7 @@ fn refused(verdict: &Verdict) -> String {
 }
 
 fn announcer(gateway: &Gateway, service: &ServiceObject) -> Step {
-    let announcer = announcers::configured(gateway.config.announcer);
+    let announcer = announcers::configured(&gateway.config);
     let held: Vec<_> = domain::addresses(service).collect();
     let (ok, detail) = match announcers::apply(&*announcer, service, &held) {
         Err(contradiction) => (false, contradiction.to_string()),
@@ -169,7 +169,7 @@ fn status(gateway: &Gateway, service: &ServiceObject) -> Step {
         .as_ref()
         .is_some_and(|condition| &*condition.status == "True");
     let shown = !service.ingress.is_empty();
-    let writer = announcers::configured(gateway.config.announcer).status_writer();
+    let writer = announcers::configured(&gateway.config).status_writer();
     let ok = ready && (shown || writer == StatusWriter::Backend);
     step("status", ok, told)
 }
