@@ -22,13 +22,13 @@ use crate::announced::annotation;
 const METAL: &str = "cloud-provider-equinix-metal";
 
 /// The tag that stands for a Service, as all generations made it.
-fn service_tag(corner: &Corner, name: &str) -> String {
+pub(crate) fn service_tag(corner: &Corner, name: &str) -> String {
     let digest = Sha256::digest(format!("{}/{name}", corner.namespace()));
     format!("service={}", BASE64.encode(digest))
 }
 
 /// An older controller's workload in `kube-system`, with so many pods at work. Nothing runs it: the status is all that it is.
-async fn deployment(corner: &Corner, name: &str, ready: i32) -> Result<()> {
+pub(crate) async fn deployment(corner: &Corner, name: &str, ready: i32) -> Result<()> {
     let api: Api<Deployment> = Api::namespaced(corner.client(), "kube-system");
     if api.get_opt(name).await?.is_none() {
         let labels = json!({ "app": name });
@@ -68,7 +68,7 @@ async fn renew(corner: &Corner) -> Result<()> {
 }
 
 /// The items of the plan, and its id.
-async fn plan(world: &World) -> Result<(String, Vec<Value>, u64)> {
+pub(crate) async fn plan(world: &World) -> Result<(String, Vec<Value>, u64)> {
     let plan = world.ctl(&["takeover", "plan"]).await?;
     let id = plan["planId"].as_str().context("no id")?.to_owned();
     let items = plan["items"].as_array().cloned().unwrap_or_default();
@@ -76,7 +76,7 @@ async fn plan(world: &World) -> Result<(String, Vec<Value>, u64)> {
 }
 
 /// The item of a plan whose name ends so.
-fn item<'a>(items: &'a [Value], group: &str, name: &str) -> Result<&'a Value> {
+pub(crate) fn item<'a>(items: &'a [Value], group: &str, name: &str) -> Result<&'a Value> {
     let found = items
         .iter()
         .find(|item| item["group"] == group && item["name"].as_str().unwrap_or_default().ends_with(name));
@@ -84,7 +84,12 @@ fn item<'a>(items: &'a [Value], group: &str, name: &str) -> Result<&'a Value> {
 }
 
 /// Waits for a plan that says so.
-async fn plan_with(world: &World, group: &str, name: &str, action: &str) -> Result<(String, Vec<Value>)> {
+pub(crate) async fn plan_with(
+    world: &World,
+    group: &str,
+    name: &str,
+    action: &str,
+) -> Result<(String, Vec<Value>)> {
     eventually(
         format_args!("the plan says {action} of {group} {name}"),
         async || {
@@ -98,7 +103,7 @@ async fn plan_with(world: &World, group: &str, name: &str, action: &str) -> Resu
 }
 
 /// Waits for a plan that has nothing to do.
-async fn nothing_left(world: &World) -> Result<()> {
+pub(crate) async fn nothing_left(world: &World) -> Result<()> {
     eventually("nothing is left to do", async || {
         let (_, items, left) = plan(world).await?;
         let open: Vec<_> = items.iter().filter(|item| item["action"] != "LEAVE").collect();
@@ -109,7 +114,7 @@ async fn nothing_left(world: &World) -> Result<()> {
 }
 
 /// What may not change when a cluster is taken over: each reservation's address.
-fn carried(project: &Project) -> BTreeMap<String, String> {
+pub(crate) fn carried(project: &Project) -> BTreeMap<String, String> {
     let address = |address: Option<std::net::IpAddr>| address.map(|one| one.to_string()).unwrap_or_default();
     let reservations = project.reservations().into_iter();
     reservations
@@ -117,22 +122,28 @@ fn carried(project: &Project) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// No write of the gateway's account but events, and none to the cloud.
-async fn nothing_written(
+/// No write of the gateway's account since `mark` but events, and none to the cloud since `sent`.
+pub(crate) async fn nothing_written(
     api: &KubeApi,
     world: &World,
     mark: groundplane_tests::kube_api::Mark,
+    sent: u64,
 ) -> Result<()> {
     let writes = api.requests_since(mark).await?.by_user(User::Gateway).writes();
     let others = writes.only(|request| request.resource != "events");
     ensure!(others.count() == 0, "{:?}", others.requests());
-    let sent = world.project()?.journal().writes(0);
+    let sent = world.project()?.journal().writes(sent);
     ensure!(sent.is_empty(), "{sent:?}");
     Ok(())
 }
 
 /// A node as an older controller left it, on a machine of the project.
-async fn old_node(world: &World, cloud: CloudApi, scheme: &str, annotations: &[(&str, &str)]) -> Result<()> {
+pub(crate) async fn old_node(
+    world: &World,
+    cloud: CloudApi,
+    scheme: &str,
+    annotations: &[(&str, &str)],
+) -> Result<()> {
     let (corner, project) = (&world.corner, world.project()?);
     let device = project.add_device(DeviceOptions::named(corner.node_name("n1")));
     let bare = cloud.bare_id(project, device)?;
@@ -145,7 +156,7 @@ async fn old_node(world: &World, cloud: CloudApi, scheme: &str, annotations: &[(
 }
 
 /// A Service as an older controller left it: its address in spec and status.
-async fn old_service(corner: &Corner, name: &str, address: &str) -> Result<()> {
+pub(crate) async fn old_service(corner: &Corner, name: &str, address: &str) -> Result<()> {
     let draft = corner
         .service_draft(name)
         .load_balancer_ip(address)
@@ -156,7 +167,7 @@ async fn old_service(corner: &Corner, name: &str, address: &str) -> Result<()> {
     Ok(())
 }
 
-fn add(project: &Project, tags: Vec<String>) -> Result<String> {
+pub(crate) fn add(project: &Project, tags: Vec<String>) -> Result<String> {
     let reservation = project.add_reservation(ReservationOptions::tagged(tags));
     Ok(reservation.address.context("no address")?.to_string())
 }
@@ -296,17 +307,20 @@ async fn a_cluster_of_packet_ccm_is_taken_over_when_it_has_stopped() -> Result<(
     let api = KubeApi::start().await?;
     let corner = api.corner("packet").await?;
     let metallb = corner.another_namespace("metallb").await?;
-    chart::grant_metallb(&corner.client(), "metallb-configmap", &metallb).await?;
+    chart::grant_older(&corner.client(), "packet-cloud-config", &metallb).await?;
     deployment(&corner, "packet-cloud-controller-manager", 1).await?;
     let mark = api.mark().await?;
     let world = WorldOptions::equinix(CloudApi::Equinix.project_of_reservations())
-        .older_json(json!({ "loadbalancer": format!("metallb:///{metallb}/config") }))
+        // As its documents have it: token and project, and nothing else. MetalLB is in this corner's own namespace.
+        .older_json(json!({}))
+        .env("GROUNDPLANE_CLOUD_CONFIG_OF", "packet-ccm")
+        .gateway(&format!("  metallb: {{namespace: {metallb}}}\n"))
         .start_in(corner)
         .await?;
     let corner = &world.corner;
     let left = left_by_packet_ccm(&world, &metallb).await?;
     planned_while_it_runs(&world).await?;
-    nothing_written(&api, &world, mark).await?;
+    nothing_written(&api, &world, mark, 0).await?;
 
     // Its pods are gone, and somebody still renews its lease.
     deployment(corner, "packet-cloud-controller-manager", 0).await?;
@@ -321,21 +335,38 @@ async fn a_cluster_of_packet_ccm_is_taken_over_when_it_has_stopped() -> Result<(
         Ok(())
     })
     .await?;
-    nothing_written(&api, &world, mark).await?;
+    nothing_written(&api, &world, mark, 0).await?;
 
     // It stops: taken over, without a word from anybody.
     world.ready().await?;
     nothing_left(&world).await?;
     as_it_was(&world, &metallb, &left).await?;
-
-    // Once more there is nothing to do, and doing it changes nothing.
-    let (id, ..) = plan(&world).await?;
-    let applied = world.ctl(&["takeover", "apply", "--plan", &id]).await?;
-    assert_eq!(applied["outcomes"], json!([]));
+    once_more(&world).await?;
 
     // It is started again: leadership ends.
     deployment(corner, "packet-cloud-controller-manager", 1).await?;
     plan_with(&world, "rivals", "packet-cloud-controller-manager", "BLOCKED").await?;
+    nobody_leads(&world).await
+}
+
+/// Where nothing is left to do, doing it changes nothing.
+async fn once_more(world: &World) -> Result<()> {
+    let (id, ..) = plan(world).await?;
+    let applied = world.ctl(&["takeover", "apply", "--plan", &id]).await?;
+    assert_eq!(applied["outcomes"], json!([]));
+    Ok(())
+}
+
+pub(crate) async fn it_leads(world: &World) -> Result<()> {
+    eventually("it leads", async || {
+        let overview = world.ctl(&["overview"]).await?;
+        ensure!(overview["leader"] == true, "{overview}");
+        Ok(())
+    })
+    .await
+}
+
+pub(crate) async fn nobody_leads(world: &World) -> Result<()> {
     eventually("nobody leads", async || {
         let overview = world.ctl(&["overview"]).await?;
         ensure!(overview["leader"] == false, "{overview}");
@@ -378,8 +409,19 @@ async fn todays(cloud: CloudApi, scheme: &str, workload: &str) -> Result<()> {
     let before_tags: Vec<Vec<String>> = project.reservations().into_iter().map(|one| one.tags).collect();
     plan_with(&world, "rivals", workload, "BLOCKED").await?;
     plan_with(&world, "services", "/web", "ADOPT").await?;
-    plan_with(&world, "reservations", "", "ADOPT").await?;
-    nothing_written(&api, &world, mark).await?;
+    let (_, items) = plan_with(&world, "reservations", "", "ADOPT").await?;
+    let others: Vec<&Value> = items
+        .iter()
+        .filter(|item| {
+            item["found"]
+                .as_str()
+                .unwrap_or_default()
+                .contains("cluster another")
+        })
+        .collect();
+    assert_eq!(others.len(), 1, "the other cluster's is listed: {items:#?}");
+    assert_eq!(others[0]["action"], "LEAVE");
+    nothing_written(&api, &world, mark, 0).await?;
 
     deployment(corner, workload, 0).await?;
     world.ready().await?;
@@ -405,7 +447,7 @@ async fn a_cluster_of_equinix_metals_controller_is_taken_over_as_it_is() -> Resu
     todays(CloudApi::Equinix, "equinixmetal://", METAL).await
 }
 
-/// E90: the same of Cherry Servers' controller.
+/// E36, E90: the same of Cherry Servers' controller.
 #[tokio::test]
 async fn a_cluster_of_cherrys_controller_is_taken_over_as_it_is() -> Result<()> {
     todays(CloudApi::Cherry, "cherryservers://", "cloud-provider-cherry").await

@@ -204,7 +204,8 @@ impl Keeper {
             return is(None, true);
         };
         let entries = present.metadata.managed_fields.as_deref().unwrap_or_default();
-        let rival = matches!(self.gateway.cluster.leader.rivals().verdict(), Verdict::Rivals(_));
+        // While it is not known that none runs, one may.
+        let rival = self.gateway.cluster.leader.rivals().verdict() != Verdict::Clear;
         let fields = match self.dispute.step(entries, rival, Instant::now()) {
             Step::Go => return is(Some(present), true),
             Step::Leave(disputed) => {

@@ -1,4 +1,4 @@
-//! The inputs of the controllers before us (packet-ccm, Equinix Metal's, Cherry Servers'): a JSON file and environment variables, as one
+//! The inputs of the older controllers (packet-ccm, Equinix Metal's, Cherry Servers'): a JSON file and environment variables, as one
 //! more way into the one configuration.
 //!
 //! ```text
@@ -15,9 +15,11 @@ mod parse;
 mod table;
 mod url;
 
+use groundplane_core::names::PACKET_ANNOTATION_PREFIX;
 use groundplane_runtime::config::{Document, Place, PlacedProblem, Plain, Problem, SecretFile, nearest};
 
-use self::generation::Generation;
+use self::generation::{ANNOUNCER, FORMATS, Generation};
+pub(crate) use self::generation::Older;
 use self::given::Inputs;
 pub(crate) use self::given::Sources;
 use self::parse::Given;
@@ -42,6 +44,9 @@ pub(crate) fn lay_under(document: &mut Document, sources: &Sources, calls_cloud:
     let mut names = sources.names();
     names.retain(|name| *name != DEBUG);
     if names.is_empty() && sources.file().is_none() {
+        legacy.remarks.extend(sources.of().map(|of| {
+            format!("{OF} {of}: there is neither a variable of it nor its JSON file (--cloud-config), so nothing comes of it")
+        }));
         return legacy;
     }
     if let Some(driver @ ("static" | "remote")) = document.text("driver") {
@@ -68,8 +73,27 @@ pub(crate) fn lay_under(document: &mut Document, sources: &Sources, calls_cloud:
     legacy
 }
 
-/// Whose inputs they are. The file decides by its `driver`, else the variables, else the JSON file.
+/// The flag that says whose inputs they are.
+const OF: &str = "--cloud-config-of";
+
+/// Whose inputs they are. Whoever starts us may say so; else the file decides by its `driver`, else the variables, else the JSON file.
 fn choose(document: &Document, inputs: &Inputs<'_>) -> Result<Option<Generation>, PlacedProblem> {
+    if let Some(of) = inputs.of() {
+        let generation = Generation::of_older(of, inputs);
+        return match document.text("driver") {
+            Some(driver @ ("equinix" | "cherry")) if driver != generation.cloud() => Err(PlacedProblem {
+                place: Some(Place::Implied(format!("{OF} {of}").into())),
+                problem: Problem::new(
+                    "",
+                    format!("means the driver `{}`, and `driver` is `{driver}`", generation.cloud()),
+                    "leave one of them out",
+                ),
+            }),
+            // The driver is misspelt, which is told when it is decoded.
+            Some(driver) if !["equinix", "cherry"].contains(&driver) => Ok(None),
+            _ => Ok(Some(generation)),
+        };
+    }
     let cherry = inputs.first(CHERRY);
     let equinix = inputs.first(METAL).or_else(|| inputs.first(PACKET));
     match (document.text("driver"), cherry, equinix) {
@@ -123,6 +147,7 @@ impl<'a> Layer<'a> {
         if taken[TOKEN] || taken[PROJECT] {
             self.legacy.of = Some(self.generation.name());
             self.defaults();
+            self.doubt();
         }
         if calls_cloud {
             self.require(&TABLE[TOKEN], cloud);
@@ -216,7 +241,7 @@ impl<'a> Layer<'a> {
         // The Service that leads to an endpoint is theirs as the endpoint is.
         let tag = document.origin("endpoint.tag");
         if tag.is_some_and(|place| !matches!(place, Place::File { .. })) {
-            values.extend(self.generation.external_service());
+            values.push(self.generation.external_service());
         }
         let place = Place::Implied(format!("default of {}", self.generation.name()).into());
         let off = values
@@ -262,8 +287,33 @@ impl<'a> Layer<'a> {
         });
     }
 
+    /// Says that these inputs could be those of packet-ccm, unless the file says all that would differ.
+    fn doubt(&mut self) {
+        let says = |path: &str| {
+            let place = self.document.origin(path);
+            place.is_some_and(|place| matches!(place, Place::File { .. }))
+        };
+        if !self.generation.could_be_packets(self.inputs) || (says(ANNOUNCER) && says(FORMATS)) {
+            return;
+        }
+        let place = self.inputs.place("").named("");
+        self.legacy.remarks.push(format!(
+            "{place} does not tell whose it is, and is taken for that of {}. packet-ccm's looks the same, which told MetalLB by the \
+             ConfigMap `{}` and wrote annotations `{}/…` unless told otherwise. Say which it is: {OF} {} or {} \
+             (GROUNDPLANE_CLOUD_CONFIG_OF; in the chart `cloudConfig.of`), or by the keys `{ANNOUNCER}` and `{FORMATS}`",
+            self.generation.name(),
+            url::PACKET_CONFIG_MAP,
+            PACKET_ANNOTATION_PREFIX,
+            Older::PacketCcm,
+            Older::CloudProviderEquinixMetal,
+        ));
+    }
+
     /// What told the cloud.
     fn decided(&self) -> Place {
+        if let Some(of) = self.inputs.of() {
+            return Place::Implied(format!("{OF} {of}").into());
+        }
         let prefixes = self.generation.prefixes().iter();
         let mut variables = prefixes.filter_map(|prefix| self.inputs.first(prefix));
         match variables.next() {

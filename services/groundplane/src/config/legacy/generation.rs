@@ -1,5 +1,8 @@
 //! Which controller the inputs were written for, and what it did where nothing was said.
 
+use std::fmt;
+
+use groundplane_core::older::{self, OlderController};
 use groundplane_runtime::config::Plain;
 
 use super::given::Inputs;
@@ -7,7 +10,7 @@ use super::parse::choose;
 use super::table::{CHERRY, METAL, PACKET, Row, TABLE};
 use super::url::{self, Choice};
 
-/// A controller before us, as far as its inputs tell it.
+/// An older controller, as far as its inputs tell it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Generation {
     /// packet-ccm.
@@ -24,6 +27,30 @@ pub(super) enum Generation {
     Cherry,
 }
 
+/// An older controller, as whoever starts groundplane calls it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Older {
+    /// packet-ccm, 1.x and 2.x
+    PacketCcm,
+    /// Equinix Metal's as it was documented before its first release
+    MetalCcm,
+    /// Equinix Metal's, 3.x
+    CloudProviderEquinixMetal,
+    /// Cherry Servers'
+    CloudProviderCherry,
+}
+
+impl fmt::Display for Older {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::PacketCcm => "packet-ccm",
+            Self::MetalCcm => "metal-ccm",
+            Self::CloudProviderEquinixMetal => "cloud-provider-equinix-metal",
+            Self::CloudProviderCherry => "cloud-provider-cherry",
+        })
+    }
+}
+
 /// Keys and names that only packet-ccm had in its last weeks.
 const LATE_PACKET: [&str; 5] = [
     "PACKET_LB",
@@ -34,6 +61,21 @@ const LATE_PACKET: [&str; 5] = [
 ];
 /// Keys that only packet-ccm had.
 const PACKET_KEYS: [&str; 2] = ["loadbalancer-configmap", "disableLoadBalancer"];
+/// Keys that it never had, and that its successor had in a file.
+const METAL_KEYS: [&str; 12] = [
+    "loadbalancer",
+    "metalLB",
+    "metro",
+    "bgpPass",
+    "eipHealthCheckUseHostIP",
+    "loadBalancerID",
+    "annotationBGPPass",
+    "annotationNetworkIPv4Private",
+    "annotationEIPMetro",
+    "annotationEIPFacility",
+    "annotationPeerASN",
+    "annotationPeerIP",
+];
 /// Names and keys that were given up with 3.2.3.
 const EARLY_METAL: [&str; 3] = [
     "METAL_LB",
@@ -46,16 +88,14 @@ const LATER_METAL: [&str; 2] = ["METAL_ANNOTATION_PEER_ASN", "METAL_ANNOTATION_P
 const LATER_KEYS: [&str; 2] = ["annotationPeerASN", "annotationPeerIP"];
 
 /// The path of the switch that follows where no load balancer is told.
-const ANNOUNCER: &str = "gateway.announcer";
-const FORMATS: &str = "gateway.annotationFormats";
+pub(super) const ANNOUNCER: &str = "gateway.announcer";
+/// The path of the generations of annotations.
+pub(super) const FORMATS: &str = "gateway.annotationFormats";
 
 impl Generation {
     /// Name of its driver.
     pub(super) fn cloud(self) -> &'static str {
-        match self {
-            Self::Cherry => "cherry",
-            _ => "equinix",
-        }
+        self.of().driver.as_str()
     }
 
     /// What it is called where its defaults are told.
@@ -84,26 +124,52 @@ impl Generation {
         }
     }
 
+    /// The one of this controller that these inputs were written for.
+    pub(super) fn of_older(older: Older, inputs: &Inputs) -> Self {
+        match older {
+            Older::PacketCcm => Self::of_packet(inputs),
+            Older::MetalCcm => Self::DocumentedMetal,
+            Older::CloudProviderEquinixMetal => Self::of_metal(inputs),
+            Older::CloudProviderCherry => Self::Cherry,
+        }
+    }
+
     /// The one that these inputs were written for on Equinix Metal.
     pub(super) fn of_equinix(inputs: &Inputs) -> Self {
-        let named = |names: &[&str]| names.iter().any(|name| inputs.variable(name).is_some());
-        let keyed = |keys: &[&str]| keys.iter().any(|key| inputs.key(key).is_some());
-        if !inputs.has(METAL) && (inputs.has(PACKET) || keyed(&PACKET_KEYS)) {
-            return if named(&LATE_PACKET) {
-                Self::LatePacket
-            } else {
-                Self::Packet
-            };
+        if !inputs.has(METAL) && (inputs.has(PACKET) || keyed(inputs, &PACKET_KEYS)) {
+            Self::of_packet(inputs)
+        } else {
+            Self::of_metal(inputs)
         }
-        if named(&LATER_METAL) || keyed(&LATER_KEYS) {
+    }
+
+    fn of_packet(inputs: &Inputs) -> Self {
+        if named(inputs, &LATE_PACKET) {
+            Self::LatePacket
+        } else {
+            Self::Packet
+        }
+    }
+
+    fn of_metal(inputs: &Inputs) -> Self {
+        if named(inputs, &LATER_METAL) || keyed(inputs, &LATER_KEYS) {
             Self::Metal
-        } else if keyed(&["metalLB"]) {
+        } else if keyed(inputs, &["metalLB"]) {
             Self::DocumentedMetal
-        } else if named(&EARLY_METAL) || keyed(&EARLY_KEYS) {
+        } else if named(inputs, &EARLY_METAL) || keyed(inputs, &EARLY_KEYS) {
             Self::EarlyMetal
         } else {
             Self::Metal
         }
+    }
+
+    /// Is it Equinix Metal's only because nothing says whose it is? A file with token and project was written alike for packet-ccm.
+    pub(super) fn could_be_packets(self, inputs: &Inputs) -> bool {
+        matches!(self, Self::EarlyMetal | Self::Metal)
+            && inputs.of().is_none()
+            && inputs.file().is_some()
+            && !inputs.has(METAL)
+            && !keyed(inputs, &METAL_KEYS)
     }
 
     /// Is the JSON file written for Cherry Servers? It has keys that nobody else has, or a project with a number.
@@ -117,15 +183,23 @@ impl Generation {
                 .is_some_and(|(_, project)| project.is_u64())
     }
 
+    /// Whose generation it is.
+    fn of(self) -> &'static OlderController {
+        match self {
+            Self::Packet | Self::LatePacket => &older::PACKET_CCM,
+            Self::DocumentedMetal | Self::EarlyMetal | Self::Metal => &older::EQUINIX_METAL,
+            Self::Cherry => &older::CHERRY,
+        }
+    }
+
     /// The Service that it kept for the API endpoint, so that it stays in place.
-    pub(super) fn external_service(self) -> Option<(String, Plain)> {
+    pub(super) fn external_service(self) -> (String, Plain) {
         let name = match self {
-            Self::Packet | Self::LatePacket => "packet-ccm",
-            Self::DocumentedMetal | Self::EarlyMetal | Self::Metal => "cloud-provider-equinix-metal",
-            Self::Cherry => return None,
+            Self::DocumentedMetal => older::DOCUMENTED_EXTERNAL_SERVICE,
+            _ => self.of().external_service,
         };
-        let service = format!("kube-system/{name}-kubernetes-external");
-        Some(("endpoint.service".to_owned(), Plain::Text(service)))
+        let service = format!("{}/{name}", older::NAMESPACE);
+        ("endpoint.service".to_owned(), Plain::Text(service))
     }
 
     /// What it did where nothing was said: keys of ours, and values. `says`: was this key set by somebody?
@@ -150,13 +224,14 @@ impl Generation {
                     _ => ["node.asn", "peer.asns", "peer.ips"],
                 };
                 let names = [("localAsn", asn), ("peerAsn", peer_asn), ("peerIp", peer_ip)];
+                let prefix = self.of().annotation_prefix;
                 let own = |name: &str| says(&format!("gateway.annotations.{name}"));
                 if names.iter().any(|(name, _)| own(name)) || own("srcIp") {
                     // Names of one's own are for the newer formats, so that the others are spelt out.
                     values.push(formats("plural"));
                     values.extend(names.map(|(name, default)| {
                         let path = format!("gateway.annotations.{name}");
-                        (path, Plain::Text(format!("packet.com/{default}")))
+                        (path, Plain::Text(format!("{prefix}/{default}")))
                     }));
                 } else {
                     values.push(formats(if self == Self::LatePacket {
@@ -169,4 +244,14 @@ impl Generation {
         }
         values
     }
+}
+
+/// Does one of these variables say something?
+fn named(inputs: &Inputs, names: &[&str]) -> bool {
+    names.iter().any(|name| inputs.variable(name).is_some())
+}
+
+/// Does one of these keys?
+fn keyed(inputs: &Inputs, keys: &[&str]) -> bool {
+    keys.iter().any(|key| inputs.key(key).is_some())
 }

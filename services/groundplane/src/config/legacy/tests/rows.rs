@@ -169,7 +169,7 @@ fn without_a_load_balancer_services_get_nothing_as_before() {
     );
 }
 
-/// What the old controllers were told of an endpoint without a tag meant nothing, and does so still.
+/// What the older controllers were told of an endpoint without a tag meant nothing, and does so still.
 #[test]
 fn an_endpoint_needs_its_tag() {
     let port = [("METAL_API_SERVER_PORT", "443")];
@@ -197,6 +197,11 @@ fn an_endpoint_needs_its_tag() {
 fn the_external_service_is_that_of_the_generation() {
     let told = [METAL[0], METAL[1], ("METAL_EIP_TAG", "api")];
     let service = |yaml: &str| take(yaml, &told, None).values().remove("endpoint.service");
+    let cherry = take("", &[("CHERRY_API_KEY", "t"), ("CHERRY_PROJECT_ID", "7"), ("CHERRY_FIP_TAG", "a=b")], None);
+    assert_eq!(
+        cherry.values().remove("endpoint.service").as_deref(),
+        Some("kube-system/cloud-provider-cherry-kubernetes-external")
+    );
     let theirs = "kube-system/cloud-provider-equinix-metal-kubernetes-external";
     assert_eq!(service("").as_deref(), Some(theirs));
     assert_eq!(service("endpoint: {service: a/b}").as_deref(), Some("a/b"));
@@ -288,6 +293,7 @@ fn cherrys_controller_is_understood() {
         ("gateway.annotations.eipMetro", "example.com/region"),
         ("gateway.annotations.multihop", "example.com/{{n}}-hops"),
         ("endpoint.tag", "kubernetes=api"),
+        ("endpoint.service", "kube-system/cloud-provider-cherry-kubernetes-external"),
         ("endpoint.port", "7443"),
         ("endpoint.healthCheckUseHostIp", "true"),
     ];
@@ -305,7 +311,7 @@ fn cherrys_controller_is_understood() {
     );
 }
 
-/// E11: where the API is said to be counts, which the old controllers read and forgot.
+/// E11: where the API is said to be counts, which the older controllers read and forgot.
 #[test]
 fn the_base_url_counts() {
     let json = r#"{"apiKey": "a", "projectID": "p", "base-url": "https://api.example.com/v1"}"#;
