@@ -1,5 +1,5 @@
-//! The configuration: one document, read by every process; each service owns its section. Under it lie the inputs of the controllers
-//! before us, where there are any.
+//! The configuration: one document, read by every process; each service owns its section. Under it lie the inputs of the older
+//! controllers, where there are any.
 
 mod endpoint;
 mod legacy;
@@ -8,14 +8,15 @@ pub(crate) mod shown;
 use std::path::{Path, PathBuf};
 
 use groundplane_cloud::{CherryConfig, CloudConfig, DriverName, EquinixConfig, RemoteConfig, StaticConfig};
-use groundplane_core::ClusterId;
+use groundplane_core::{ClusterId, older};
+use groundplane_gateway::RivalPolicy;
 use groundplane_gateway::endpoint::AgentConfig;
 pub(crate) use groundplane_runtime::config::ConfigErrors;
 use groundplane_runtime::config::{Document, PlacedProblem, Problem};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use endpoint::EndpointConfig;
-pub(crate) use legacy::{Legacy, Sources};
+pub(crate) use legacy::{Legacy, Older, Sources};
 
 use crate::wiring::AddressConfig;
 
@@ -62,6 +63,15 @@ pub(crate) struct ConfigArgs {
         value_name = "FILE"
     )]
     pub(crate) cloud_config: Option<PathBuf>,
+    /// The older controller whose file and variables they are. Needed where they do not tell: those of packet-ccm and of Equinix
+    /// Metal's controller look the same where they say no more than token and project
+    #[arg(
+        long,
+        env = "GROUNDPLANE_CLOUD_CONFIG_OF",
+        value_name = "CONTROLLER",
+        value_enum
+    )]
+    pub(crate) cloud_config_of: Option<Older>,
 }
 
 /// What was read, in order or not.
@@ -71,7 +81,7 @@ pub(crate) struct Examined {
     pub(crate) config: Option<Config>,
     /// Every value with its origin.
     pub(crate) document: Document,
-    /// What came of the inputs of the controllers before us.
+    /// What came of the inputs of the older controllers.
     pub(crate) legacy: Legacy,
     /// Everything that is wrong.
     pub(crate) errors: Option<ConfigErrors>,
@@ -81,7 +91,7 @@ pub(crate) struct Examined {
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) config: Config,
-    /// What came of the inputs of the controllers before us.
+    /// What came of the inputs of the older controllers.
     pub(crate) legacy: Legacy,
 }
 
@@ -108,7 +118,7 @@ impl ConfigArgs {
             Some(path) => Document::load(path)?,
             None => Document::empty(),
         };
-        let sources = Sources::of_process(self.cloud_config.as_deref());
+        let sources = Sources::of_process(self.cloud_config.as_deref(), self.cloud_config_of);
         Ok(Config::examine(document, &sources, calls_cloud))
     }
 }
@@ -203,7 +213,14 @@ impl Config {
             own_addresses_only: endpoint.health_check_use_host_ip,
             candidates_file: endpoint.candidates_file.clone(),
             service: endpoint.service(),
+            rivals: self.rivals(),
         })
+    }
+
+    /// The cloud whose older controllers an agent gives way to; `None`: there never was one, or we are told to write beside it.
+    fn rivals(&self) -> Option<DriverName> {
+        let some = older::of(self.driver).next().is_some();
+        (some && self.gateway.rivals == RivalPolicy::Refuse).then_some(self.driver)
     }
 
     /// The gateway's part, with what stands elsewhere.

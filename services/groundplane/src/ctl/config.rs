@@ -1,5 +1,8 @@
 //! `groundplane ctl config`: what a process would be told that is started with the same flags and the same environment.
 
+use std::io::Write as _;
+
+use anyhow::Context as _;
 use clap::Subcommand;
 use serde_json::Value;
 
@@ -11,7 +14,7 @@ use crate::ctl::{Output, yaml};
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Each value, and where it comes from: the file, a variable, a key of the JSON file, or nowhere (its default). Secrets are shown
-    /// by their place. As YAML it is a configuration file that says the same
+    /// by their place. What older inputs leave unclear is noted on the standard error. As YAML it is a configuration file that says the same
     Show(ConfigArgs),
 }
 
@@ -28,6 +31,11 @@ impl Row for Entry {
     }
 }
 
+/// Tells a person, beside the answer: what is piped on is not mixed with it.
+fn note(text: &str) -> anyhow::Result<()> {
+    writeln!(std::io::stderr(), "note: {text}").context("write to the standard error")
+}
+
 /// Prints it, also if something is wrong with it, and then says what.
 pub(crate) fn run(command: &Command, output: Output) -> anyhow::Result<()> {
     let Command::Show(args) = command;
@@ -35,8 +43,11 @@ pub(crate) fn run(command: &Command, output: Output) -> anyhow::Result<()> {
         config,
         document,
         errors,
-        ..
+        legacy,
     } = args.examine(true)?;
+    for remark in &legacy.remarks {
+        note(remark)?;
+    }
     if let Some(config) = config {
         match output {
             Output::Table | Output::Json => print(output, &entries(&config, &document)?)?,

@@ -7,21 +7,24 @@ use std::sync::Arc;
 use groundplane_runtime::config::{JsonObject, Place, PlacedProblem, Problem};
 use serde_json::Value;
 
+use super::generation::Older;
 use super::parse::Given;
 use super::table::{CHERRY, DEBUG, METAL, PACKET, TABLE};
 
-/// Where the JSON file is in a pod of the controllers before us.
+/// Where the JSON file is in a pod of the older controllers.
 const USUAL: &str = "/etc/cloud-sa/cloud-sa.json";
 
-/// Where inputs of the controllers before us may be found. `Debug` shows names alone: values may be secrets.
+/// Where inputs of the older controllers may be found. `Debug` shows names alone: values may be secrets.
 pub(crate) struct Sources {
     environment: BTreeMap<String, String>,
     file: Option<PathBuf>,
+    of: Option<Older>,
 }
 
 impl Sources {
-    /// Those of this process. `file`: the JSON file that it was told; unless told, the usual one if it is there.
-    pub(crate) fn of_process(file: Option<&Path>) -> Self {
+    /// Those of this process. `file`: the JSON file that it was told; unless told, the usual one if it is there. `of`: whose they are, if
+    /// it was told.
+    pub(crate) fn of_process(file: Option<&Path>, of: Option<Older>) -> Self {
         let ours =
             |name: &str| name == DEBUG || [METAL, PACKET, CHERRY].iter().any(|head| name.starts_with(head));
         let environment = std::env::vars_os()
@@ -37,6 +40,7 @@ impl Sources {
         Self {
             environment,
             file: file.map(Path::to_owned).or_else(usual),
+            of,
         }
     }
 
@@ -51,7 +55,21 @@ impl Sources {
         Self {
             environment: environment.iter().map(own).collect(),
             file,
+            of: None,
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn called(self, of: Older) -> Self {
+        Self {
+            of: Some(of),
+            ..self
+        }
+    }
+
+    /// Whose they are, if we were told.
+    pub(super) fn of(&self) -> Option<Older> {
+        self.of
     }
 
     /// Names of settings that stand in the environment and say something.
@@ -80,6 +98,7 @@ impl std::fmt::Debug for Sources {
         f.debug_struct("Sources")
             .field("environment", &self.environment.keys())
             .field("file", &self.file)
+            .field("of", &self.of)
             .finish()
     }
 }
@@ -111,6 +130,11 @@ pub(super) struct Inputs<'a> {
 }
 
 impl Inputs<'_> {
+    /// Whose they are, if we were told.
+    pub(super) fn of(&self) -> Option<Older> {
+        self.sources.of
+    }
+
     /// The value of a variable; `None`: it says nothing.
     pub(super) fn variable(&self, name: &str) -> Option<&str> {
         self.sources.variable(name)

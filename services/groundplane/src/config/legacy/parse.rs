@@ -1,5 +1,6 @@
 //! From the text of a setting to values of ours.
 
+use groundplane_core::names::CHERRY_SERVICE_ADDRESSES;
 use groundplane_runtime::config::Plain;
 use serde_json::Value;
 
@@ -127,7 +128,7 @@ fn port(text: &str) -> Result<u64, Refusal> {
     text.parse::<u16>().map(u64::from).map_err(|_| {
         Refusal::new(
             format!("\"{text}\" is not a port"),
-            "write a number from 1 to 65535, or leave it out for 6443",
+            "write a number from 1 to 65535, or leave it out for that of the API servers",
         )
     })
 }
@@ -156,18 +157,9 @@ fn load_balancer(name: &str, text: &str, cloud: &str) -> Result<Outcome, Refusal
     } else {
         url::read(text, cloud == "cherry")?
     };
-    let mut remarks = reading.remarks;
-    if let Choice::Empty {
-        ip_annotation: Some(annotation),
-    } = &reading.choice
-    {
-        remarks.push(format!(
-            "addresses stand in the status of Services, and are not written to the annotation `{annotation}`"
-        ));
-    }
     Ok(Outcome {
         values: choose(&reading.choice, cloud),
-        remarks,
+        remarks: reading.remarks,
     })
 }
 
@@ -180,7 +172,16 @@ pub(super) fn choose(choice: &Choice, cloud: &str) -> Vec<(String, Plain)> {
             return vec![("gateway.controllers.service".to_owned(), Plain::Bool(false))];
         }
         Choice::KubeVip => vec![announcer("kube-vip")],
-        Choice::Empty { .. } => vec![announcer("empty")],
+        Choice::Empty { ip_annotation } => {
+            // Who announces by a program of one's own reads addresses where the controller before wrote them.
+            let place = match (cloud, ip_annotation) {
+                ("cherry", Some(annotation)) => annotation,
+                ("cherry", None) => CHERRY_SERVICE_ADDRESSES,
+                _ => "spec.loadBalancerIP",
+            };
+            let tell = Plain::Texts(vec![place.to_owned()]);
+            vec![announcer("empty"), ("gateway.empty.tell".to_owned(), tell)]
+        }
         Choice::ConfigMap { namespace, name } => vec![
             announcer("metallb-configmap"),
             text("gateway.metallb.namespace", namespace),

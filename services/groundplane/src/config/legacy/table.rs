@@ -1,4 +1,4 @@
-//! Every setting of the controllers before us, as data: how each generation calls it, what it is, and which key of ours it sets.
+//! Every setting of the older controllers, as data: how each generation calls it, what it is, and which key of ours it sets.
 //!
 //! `docs/configuration-inputs.md` shows the same table, and a test holds the two together.
 
@@ -202,7 +202,7 @@ pub(super) const TABLE: &[Row] = &[
         cherry: &["apiServerPort"],
         kind: Kind::Port,
         path: "endpoint.port",
-        default: "6443",
+        default: "that of the API servers",
     },
     Row {
         meaning: "probe the holder at its own address",

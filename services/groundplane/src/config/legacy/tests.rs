@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::*;
 
 mod documented;
+mod older;
 mod rows;
 
 /// What inputs come to.
@@ -22,12 +23,26 @@ fn take(yaml: &str, environment: &[(&str, &str)], json: Option<&str>) -> Taken {
 }
 
 fn take_for(yaml: &str, environment: &[(&str, &str)], json: Option<&str>, calls_cloud: bool) -> Taken {
+    take_of(None, yaml, environment, json, calls_cloud)
+}
+
+/// As [`take_for`]; `of`: whoever started us said so.
+fn take_of(
+    of: Option<Older>,
+    yaml: &str,
+    environment: &[(&str, &str)],
+    json: Option<&str>,
+    calls_cloud: bool,
+) -> Taken {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cloud-sa.json");
     if let Some(json) = json {
         std::fs::write(&path, json).unwrap();
     }
-    let sources = Sources::new(environment, json.map(|_| path.clone()));
+    let mut sources = Sources::new(environment, json.map(|_| path.clone()));
+    if let Some(of) = of {
+        sources = sources.called(of);
+    }
     let mut document = Document::parse("groundplane.yaml", yaml).unwrap();
     let legacy = lay_under(&mut document, &sources, calls_cloud);
     Taken {
@@ -132,6 +147,7 @@ fn the_json_file_alone_is_a_configuration() {
             ("equinix.bgp.localAsn", "65100"),
             ("equinix.bgp.passwordFile", "json:FILE#bgpPass"),
             ("gateway.announcer", "empty"),
+            ("gateway.empty.tell", r#"["spec.loadBalancerIP"]"#),
         ])
     );
     assert_eq!(taken.origin("equinix.projectId"), "FILE: PROJECTID");
@@ -265,7 +281,7 @@ fn what_is_wrong_is_refused_by_its_name() {
     assert_eq!(
         take("", &environment, Some(json)).problems(),
         [
-            "METAL_API_SERVER_PORT: \"70000\" is not a port; write a number from 1 to 65535, or leave it out for 6443",
+            "METAL_API_SERVER_PORT: \"70000\" is not a port; write a number from 1 to 65535, or leave it out for that of the API servers",
             "METAL_EIP_HEALTH_CHECK_USE_HOST_IP: \"yes\" is neither true nor false; write `true` or `false`",
             "METAL_LOCAL_ASN: \"abc\" is not an AS number; write a number from 1 to 4294967294, such as 65000",
             "METAL_PEER_ASN: \"0\" is not an AS number; write a number from 1 to 4294967294, such as 65000",

@@ -1,4 +1,4 @@
-//! Who announces addresses, as the controllers before us were told it: by a URL, or by the two names of a `ConfigMap`.
+//! Who announces addresses, as the older controllers were told it: by a URL, or by the two names of a `ConfigMap`.
 
 use std::fmt;
 
@@ -6,6 +6,8 @@ use std::fmt;
 const NAMESPACE: &str = "metallb-system";
 /// Its `ConfigMap`.
 const CONFIG_MAP: &str = "config";
+/// Both, as packet-ccm wrote them, which had them by default.
+pub(super) const PACKET_CONFIG_MAP: &str = "metallb-system:config";
 /// What a URL may be, for messages.
 const FORMS: &str = "write `kube-vip://`, `empty://`, `metallb:///NAMESPACE/CONFIGMAP`, or `metallb:///NAMESPACE?crdConfiguration=true` \
                      for custom resources; leave it empty for none";
@@ -19,7 +21,7 @@ pub(super) enum Choice {
     Off,
     /// kube-vip.
     KubeVip,
-    /// Nobody that is told; the address is wanted in this annotation, too, if there is one.
+    /// Nobody in particular; on Cherry addresses are wanted in this annotation, if it was named.
     Empty { ip_annotation: Option<String> },
     /// `MetalLB`, by its `ConfigMap`.
     ConfigMap { namespace: String, name: String },
