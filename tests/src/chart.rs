@@ -106,6 +106,18 @@ pub async fn grant_metallb(client: &Client, announcer: &str, namespace: &str) ->
     grant_in(client, &objects, namespace).await
 }
 
+/// Gives the gateway's account what the chart gives it in MetalLB's `namespace` by the commands of the guides: for the Secret of an older
+/// controller, without a word about who announces.
+///
+/// # Errors
+/// Helm's and the API's.
+pub async fn grant_older(client: &Client, secret: &str, namespace: &str) -> Result<()> {
+    let secret = format!("cloudConfig.existingSecret={secret}");
+    let at = format!("cloudConfig.metallb.namespace={namespace}");
+    let objects = render(&["--set", &secret, "--set", &at]).await?;
+    grant_in(client, &objects, namespace).await
+}
+
 /// Applies what `objects` allow in this namespace, where it is not the gateway's own.
 async fn grant_in(client: &Client, objects: &[Value], namespace: &str) -> Result<()> {
     let there = |found: &Option<String>| found.as_deref() == Some(namespace);

@@ -62,6 +62,58 @@ ipam,eip,bgp,instances,gateway
 {{ ternary "https" "http" (eq (include "groundplane.tls" $root) "true") }}://{{ include "groundplane.host" . }}:{{ $root.Values.ports.grpc }}
 {{- end }}
 
+{{/* "true" where inputs of an older controller tell what the configuration leaves open. */}}
+{{- define "groundplane.older" -}}
+{{- if or .Values.cloudConfig.existingSecret .Values.cloudConfig.extraEnv -}}true{{- end -}}
+{{- end }}
+
+{{/* Whose inputs they are: as the values say, else as the Secret is called; empty: they tell themselves. */}}
+{{- define "groundplane.olderOf" -}}
+{{- $called := dict
+  "packet-cloud-config" "packet-ccm"
+  "metal-cloud-config" "cloud-provider-equinix-metal"
+  "cherry-cloud-config" "cloud-provider-cherry" -}}
+{{- .Values.cloudConfig.of | default (get $called (.Values.cloudConfig.existingSecret | default "none")) -}}
+{{- end }}
+
+{{/* The environment that carries them. */}}
+{{- define "groundplane.olderEnv" -}}
+{{- with include "groundplane.olderOf" . }}
+- name: GROUNDPLANE_CLOUD_CONFIG_OF
+  value: {{ . }}
+{{- end }}
+{{- with .Values.cloudConfig.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/*
+What of MetalLB's the gateway may write, as JSON: `forms`, each an announcer, in `namespace`, and `configMap` there. As the configuration
+says; where it does not, older inputs may say any of the forms that their controller had. A Role cannot be where there is no such
+namespace: it is looked for wherever a cluster can be asked.
+*/}}
+{{- define "groundplane.metallb" -}}
+{{- $told := dig "gateway" "announcer" "" .Values.config }}
+{{- $older := ternary .Values.cloudConfig.metallb dict (and (not $told) (eq (include "groundplane.older" .) "true")) }}
+{{- $metallb := dig "gateway" "metallb" dict .Values.config }}
+{{- $namespace := $metallb.namespace | default $older.namespace | default "metallb-system" }}
+{{- $forms := list }}
+{{- if has $told (list "metallb" "metallb-configmap") }}
+{{- $forms = list $told }}
+{{- end }}
+{{- $never := get (dict "packet-ccm" "metallb" "cloud-provider-cherry" "metallb-configmap") (include "groundplane.olderOf" . | default "none") }}
+{{- range $older.forms }}
+{{- if ne . $never }}
+{{- $forms = append $forms . }}
+{{- end }}
+{{- end }}
+{{- $missing := and $older.forms (lookup "v1" "Namespace" "" "kube-system") (not (lookup "v1" "Namespace" "" $namespace)) }}
+{{- if $missing }}
+{{- $forms = list }}
+{{- end }}
+{{- toJson (dict "forms" $forms "namespace" $namespace "configMap" ($metallb.configMap | default $older.configMap | default "config") "missing" (not (not $missing))) }}
+{{- end }}
+
 {{/* Refuses values that would not work, with the way out. */}}
 {{- define "groundplane.check" -}}
 {{- if and (eq .Values.mode "services") (eq .Values.tls.mode "off") (not .Values.insecure) }}
@@ -75,7 +127,7 @@ ipam,eip,bgp,instances,gateway
 {{- end }}
 {{- end }}
 {{- $driver := .Values.config.driver }}
-{{- if and (has $driver (list "equinix" "cherry")) (not .Values.cloudConfig.existingSecret) (not (dig $driver "apiTokenFile" "" .Values.config)) }}
+{{- if and (has $driver (list "equinix" "cherry")) (ne (include "groundplane.older" .) "true") (not (dig $driver "apiTokenFile" "" .Values.config)) }}
 {{- fail (printf "driver `%s` needs config.%s.apiTokenFile: mount the token with secretFiles and name its file, /etc/groundplane/secrets/<name>/<key>" $driver $driver) }}
 {{- end }}
 {{- end }}
@@ -94,19 +146,35 @@ ipam,eip,bgp,instances,gateway
 {{- $_ := unset $own "ipam" }}
 {{- end }}
 {{- $config := mergeOverwrite $own (deepCopy .Values.config) }}
-{{- if and .Values.cloudConfig.existingSecret (eq (get $config "driver") "static") }}
-{{- /* The chart's default. The Secret tells another. */}}
+{{- if and (eq (include "groundplane.older" .) "true") (eq (get $config "driver") "static") }}
+{{- /* The chart's default. Older inputs tell another. */}}
 {{- $_ := unset $config "driver" }}
 {{- end }}
 {{- toYaml $config }}
 {{- end }}
 
-{{/* Names that the external Service may have, as JSON: the Secret of an older controller has its own kept. */}}
+{{/* Names that the external Service may have, as JSON: inputs of an older controller have its own kept. */}}
 {{- define "groundplane.external" -}}
 {{- $service := dig "endpoint" "service" "" .Values.config }}
 {{- $names := list (last (splitList "/" ($service | default "kube-system/groundplane-kubernetes-external"))) }}
-{{- if and .Values.cloudConfig.existingSecret (not $service) }}
-{{- $names = concat $names (list "cloud-provider-equinix-metal-kubernetes-external" "packet-ccm-kubernetes-external") }}
+{{- if and (eq (include "groundplane.older" .) "true") (not $service) }}
+{{- $names = concat $names (list "cloud-provider-equinix-metal-kubernetes-external" "metal-ccm-kubernetes-external" "packet-ccm-kubernetes-external" "cloud-provider-cherry-kubernetes-external") }}
 {{- end }}
 {{- toJson $names }}
+{{- end }}
+
+{{/* Rules by which older controllers are looked for: their lease, and their pods. */}}
+{{- define "groundplane.rivals" -}}
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [cloud-controller-manager]
+  verbs: [get]
+- apiGroups: [apps]
+  resources: [daemonsets]
+  resourceNames: [cloud-provider-equinix-metal]
+  verbs: [get]
+- apiGroups: [apps]
+  resources: [deployments]
+  resourceNames: [cloud-provider-equinix-metal, packet-cloud-controller-manager, cloud-provider-cherry]
+  verbs: [get]
 {{- end }}

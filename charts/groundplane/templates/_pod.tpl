@@ -13,7 +13,8 @@ The pod of one service: (dict "root" $ "service" "ipam").
 {{- $kubernetes := has $service (list "all" "gateway") }}
 {{- $remote := has $service (list "ipam" "eip" "bgp" "instances") }}
 {{- $secrets := ternary $values.secretFiles list (has $service (list "all" "eip" "bgp" "instances")) }}
-{{- $legacy := and $values.cloudConfig.existingSecret (has $service (list "all" "eip" "bgp" "instances" "gateway")) }}
+{{- $older := and (eq (include "groundplane.older" $root) "true") (has $service (list "all" "eip" "bgp" "instances" "gateway")) }}
+{{- $legacy := and $older $values.cloudConfig.existingSecret }}
 {{- $tls := eq (include "groundplane.tls" $root) "true" -}}
 metadata:
   labels:
@@ -73,6 +74,9 @@ spec:
         - name: GROUNDPLANE_ADMIN_LISTEN
           value: "{{ $values.bindAddress }}:{{ $values.ports.admin }}"
         {{- include "groundplane.grpc" (dict "root" $root "service" $service "remote" $remote "tls" $tls) | nindent 8 }}
+        {{- if $older }}
+        {{- include "groundplane.olderEnv" $root | trim | nindent 8 }}
+        {{- end }}
         {{- with $own.extraEnv }}
         {{- toYaml . | nindent 8 }}
         {{- end }}

@@ -7,7 +7,9 @@ use anyhow::{Context as _, Result, ensure};
 use groundplane_sandbox::ProjectOptions;
 use groundplane_tests::groundplane::program;
 use groundplane_tests::scratch::Scratch;
-use groundplane_tests::{CloudApi, Mode, World, WorldOptions};
+use groundplane_tests::{CloudApi, KubeApi, Mode, World, WorldOptions, chart, eventually};
+use k8s_openapi::api::core::v1::{ConfigMap, Service};
+use kube::Api;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
@@ -62,6 +64,14 @@ async fn a_service_gets_its_address(world: &World) -> Result<()> {
     Ok(())
 }
 
+/// The Service says its address in the one field where the controller before said it.
+async fn says_its_address(world: &World, said: impl Fn(Service) -> Option<String>) -> Result<()> {
+    let address = world.corner.addresses_of("web", 1).await?.remove(0);
+    let service: Service = world.corner.api().get("web").await?;
+    assert_eq!(said(service), Some(address));
+    Ok(())
+}
+
 /// The body of the one order of an address.
 fn order(world: &World) -> Result<String> {
     let orders = world.project()?.journal().calls(0, "POST", "/projects/{pid}/ips");
@@ -78,6 +88,7 @@ async fn variables_alone_give_a_service_its_address() -> Result<()> {
         .start("variables")
         .await?;
     a_service_gets_its_address(&world).await?;
+    says_its_address(&world, |service| service.spec?.load_balancer_ip).await?;
     let order = order(&world)?;
     ensure!(
         order.contains("\"da\"") || order.contains("\\\"da\\\""),
@@ -124,7 +135,76 @@ async fn cherrys_json_file_gives_a_service_its_address() -> Result<()> {
         .older_variables(&[("CHERRY_REGION_NAME", "EU-Nord-1")])
         .start("cherry")
         .await?;
-    a_service_gets_its_address(&world).await
+    a_service_gets_its_address(&world).await?;
+    says_its_address(&world, |service| {
+        service.metadata.annotations?.remove("cherryservers.com/loadBalancerIPs")
+    })
+    .await
+}
+
+/// E9, E50: packet-ccm's own Secret says token and project and nothing else. Called by its name, MetalLB is told as packet-ccm told it, with
+/// the rights that the guide's command gives, and what goes with the Service is given back.
+#[tokio::test]
+async fn the_bare_secret_of_packet_ccm_has_metallb_told() -> Result<()> {
+    let corner = KubeApi::shared().await?.corner("bare").await?;
+    let metallb = corner.another_namespace("metallb").await?;
+    chart::grant_older(&corner.client(), "packet-cloud-config", &metallb).await?;
+    let world = WorldOptions::equinix(CloudApi::Equinix.project_of_reservations())
+        .older_json(json!({}))
+        .env("GROUNDPLANE_CLOUD_CONFIG_OF", "packet-ccm")
+        .gateway(&format!("  metallb: {{namespace: {metallb}}}\n"))
+        .start_in(corner)
+        .await?;
+    world.ready().await?;
+    let (corner, project) = (&world.corner, world.project()?);
+    corner.add_service("web").await?;
+    let config_maps: Api<ConfigMap> = Api::namespaced(corner.client(), &metallb);
+    eventually("MetalLB is told the reserved address", async || {
+        let reserved = project.reservations();
+        ensure!(reserved.len() == 1, "{reserved:?}");
+        let address = reserved[0].address.context("no address yet")?.to_string();
+        let service: Service = corner.api().get("web").await?;
+        let asks = service.spec.and_then(|spec| spec.load_balancer_ip);
+        ensure!(asks.as_deref() == Some(&*address), "{asks:?}");
+        let told = config_maps.get("config").await?.data.unwrap_or_default();
+        let told = told.get("config").context("no text")?;
+        ensure!(told.contains(&format!("{address}/32")), "{told}");
+        Ok(())
+    })
+    .await?;
+    corner.delete_service("web").await?;
+    corner.service_gone("web").await?;
+    assert_eq!(project.reservations().len(), 0);
+    let log = world.log_text()?;
+    ensure!(log.contains("the configuration is that of packet-ccm"), "{log}");
+    ensure!(!log.contains("does not tell whose it is"), "{log}");
+    Ok(())
+}
+
+/// E9: without the name, nobody can tell whose such a Secret is: the configuration that is shown says so, with the way out.
+#[tokio::test]
+async fn a_bare_secret_is_told_of_until_it_is_called_by_a_name() -> Result<()> {
+    let folder = Scratch::new("bare")?;
+    let file = folder.write("cloud-sa.json", r#"{"apiKey": "s3cret", "projectID": "7a44b778"}"#)?;
+    let show = ["ctl", "-o", "json", "config", "show"];
+    let announcer = |said: &Said| -> Result<Value> {
+        let rows: Vec<Value> = serde_json::from_str(&said.out).with_context(|| said.err.clone())?;
+        let row = rows.into_iter().find(|row| row["key"] == "gateway.announcer");
+        Ok(row.context("no announcer")?["value"].clone())
+    };
+    let said = run(&show, &[], Some(&file)).await?;
+    assert_eq!((said.code, announcer(&said)?), (Some(0), json!("empty")));
+    let told = "does not tell whose it is";
+    ensure!(said.err.contains(told), "{}", said.err);
+    ensure!(said.err.contains("--cloud-config-of packet-ccm"), "{}", said.err);
+    let named = [("GROUNDPLANE_CLOUD_CONFIG_OF", "packet-ccm")];
+    let said = run(&show, &named, Some(&file)).await?;
+    assert_eq!(announcer(&said)?, json!("metallb-configmap"));
+    assert_eq!(said.err, "");
+    let wrong = run(&[&show[..], &["--cloud-config-of", "packet"]].concat(), &[], Some(&file)).await?;
+    assert_eq!(wrong.code, Some(64), "{}", wrong.err);
+    ensure!(wrong.err.contains("cloud-provider-equinix-metal"), "{}", wrong.err);
+    Ok(())
 }
 
 /// Nobody was told to announce: Services get nothing, as with the controller before, and its log says why.
