@@ -11,7 +11,8 @@
 //! (`rank`), and harmless where it happens anyway: a move names the assignment that it was decided on, and eip refuses it where that
 //! is there no more. Kubernetes is reached through the API server on the same machine: the in-cluster address leads to any of them,
 //! and, where the endpoint's own Service is what leads there, to the dead one. Nothing here waits for it: candidates are known from the
-//! file, and probes, reads and moves need no API server.
+//! file, and probes, reads and moves need no API server. Nor does it take one to believe that no older controller, which moves the
+//! endpoint too, runs: one that was seen is waited for, one that was not is not.
 
 mod candidate;
 mod clients;
@@ -23,6 +24,7 @@ mod metrics;
 pub(crate) mod objects;
 mod ports;
 mod rank;
+mod refused;
 mod run;
 mod status;
 mod values;
@@ -32,16 +34,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use groundplane_core::DriverName;
 use groundplane_runtime::Context;
 use groundplane_runtime::grpc::Channel;
 use tokio::sync::watch;
 use tonic::service::Routes;
 
+pub(crate) use candidate::usual;
 pub use candidate::{ApiServer, Candidate, ClusterView, Machine};
 pub use ports::{EndpointCloud, EndpointWatch, Reports, Witness};
 pub use values::{Failure, Holding, Observation, Order, Question, Record, Report, Why};
 
-use crate::cluster::{ConnectError, connect};
+use crate::cluster::{ConnectError, Rivals, Tracks, connect};
 use values::Settings;
 
 /// The full name of what we serve.
@@ -60,8 +64,8 @@ pub struct AgentConfig {
     pub kubeconfig: Option<PathBuf>,
     /// The endpoint's address, where it is told by that.
     pub address: Option<IpAddr>,
-    /// The endpoint's port.
-    pub port: u16,
+    /// The endpoint's port; `None`: that of the machines' own API servers.
+    pub port: Option<u16>,
     /// Port of the machines' own API servers; `None`: as the cluster says.
     pub node_port: Option<u16>,
     /// Labels of the nodes that could hold it; empty: those of the control plane.
@@ -78,6 +82,9 @@ pub struct AgentConfig {
     pub candidates_file: Option<PathBuf>,
     /// The external Service, `namespace` and name, for events.
     pub service: Option<(String, String)>,
+    /// The cloud whose older controllers move the endpoint, too: while one of them is known to run, this agent moves nothing. `None`: none
+    /// is looked for.
+    pub rivals: Option<DriverName>,
 }
 
 impl AgentConfig {
@@ -103,6 +110,8 @@ pub struct AgentPorts {
     pub cluster: watch::Receiver<Option<ClusterView>>,
     /// Told of moves.
     pub witness: Arc<dyn Witness>,
+    /// Older controllers that run.
+    pub(crate) rivals: Rivals,
 }
 
 impl std::fmt::Debug for AgentPorts {
@@ -127,6 +136,7 @@ impl AgentPorts {
             health: Arc::new(clients::HealthOverGrpc::new(health)),
             cluster: view,
             witness,
+            rivals: Rivals::none(),
         }
     }
 }
@@ -164,14 +174,22 @@ pub async fn start_agent(
     let (client, _) = connect(config.kubeconfig.as_deref()).await?;
     let (nodes, view) = cluster::watch_cluster(&client, &config.node_selector, &config.node_prefix, context);
     let witness = Arc::new(events::Events {
-        client,
+        client: client.clone(),
         node: config.node.clone(),
         service: config.service.clone(),
         nodes,
         clock: Arc::clone(&context.clock),
         tasks: context.tasks.clone(),
     });
-    let ports = AgentPorts::over(eip, health, config.cluster.clone(), view, witness);
+    let rivals = match config.rivals {
+        // Whoever writes what is not watched here is not seen: pods and the lease tell.
+        Some(driver) => Rivals::watch(client, driver, true, Tracks::nowhere(), context),
+        None => Rivals::none(),
+    };
+    let ports = AgentPorts {
+        rivals,
+        ..AgentPorts::over(eip, health, config.cluster.clone(), view, witness)
+    };
     Ok(start_agent_with(config, ports, context))
 }
 

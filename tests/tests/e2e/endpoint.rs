@@ -51,7 +51,13 @@ pub(crate) async fn grant(client: &Client, service: &str) -> Result<()> {
 }
 
 /// A slice of a Service in `default`. The API server of the tests publishes none of its own, since it listens on loopback.
-pub(crate) async fn add_slice(client: &Client, name: &str, service: &str, address: &str, port: u16) -> Result<()> {
+pub(crate) async fn add_slice(
+    client: &Client,
+    name: &str,
+    service: &str,
+    address: &str,
+    port: u16,
+) -> Result<()> {
     let api: Api<EndpointSlice> = Api::namespaced(client.clone(), "default");
     let slice = serde_json::from_value(json!({
         "metadata": { "name": name, "labels": { "kubernetes.io/service-name": service } },

@@ -2,7 +2,7 @@
 //! remembers every holder that there ever was. The same on every cloud; what differs is how an address goes from one machine to another:
 //! taken, then given, or in one step.
 //!
-//! These run one after the other, since they break the API servers that they share.
+//! They take turns, since they break the API servers that they share.
 
 use std::time::Duration;
 
@@ -533,7 +533,9 @@ async fn a_holder_is_judged_by_its_own_address(cloud: CloudApi) -> Result<()> {
     for number in 0..3 {
         let node = world.node_name(next);
         let status = world
-            .says(number, "who holds it", |status| status.holder == node && seen(status, 3))
+            .says(number, "who holds it", |status| {
+                status.holder == node && seen(status, 3)
+            })
             .await?;
         assert_eq!(status.probe, None, "the endpoint is probed");
     }
@@ -552,7 +554,8 @@ fn older(cloud: CloudApi) -> &'static str {
 /// stopped, they do.
 async fn agents_give_way_to_an_older_controller(cloud: CloudApi) -> Result<()> {
     let world = options(cloud).start("beside-older").await?;
-    let deployments = Api::<Deployment>::namespaced(world.plane.connection(1)?.client(User::Admin)?, "kube-system");
+    let deployments =
+        Api::<Deployment>::namespaced(world.plane.connection(1)?.client(User::Admin)?, "kube-system");
     let name = older(cloud);
     let result = beside(&world, &deployments, name).await;
     // The next world is not to find it, whatever happened in this one.
@@ -582,13 +585,17 @@ async fn beside(world: &EndpointWorld, deployments: &Api<Deployment>, name: &str
         .await?;
     for number in 0..3 {
         world
-            .says(number, "who runs beside it", |status| status.problem.contains(name))
+            .says(number, "who runs beside it", |status| {
+                status.problem.contains(name)
+            })
             .await?;
     }
     world.die(0).await?;
     for agent in 1..3 {
         world
-            .says(agent, "where it should go", |status| status.verdict.contains("move to"))
+            .says(agent, "where it should go", |status| {
+                status.verdict.contains("move to")
+            })
             .await?;
     }
     throughout(Duration::from_secs(3), "nothing is moved", async || {

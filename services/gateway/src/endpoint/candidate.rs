@@ -1,6 +1,6 @@
 //! Who could hold the endpoint: the control-plane machines, and where their API servers listen.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
@@ -39,6 +39,13 @@ pub struct ClusterView {
     pub machines: Vec<Machine>,
     /// The API servers that are ready.
     pub servers: Vec<ApiServer>,
+}
+
+impl ClusterView {
+    /// Where most API servers listen; `None`: none is ready.
+    pub(crate) fn port(&self) -> Option<u16> {
+        usual(self.servers.iter().map(|server| server.port))
+    }
 }
 
 /// A machine that could hold the endpoint.
@@ -91,6 +98,18 @@ pub(super) fn candidates(view: &ClusterView, endpoint: IpAddr, port: Option<u16>
         .collect();
     found.sort_by(|one, other| one.node.cmp(&other.node));
     found
+}
+
+/// The port that most have; of several, the lowest.
+pub(crate) fn usual(ports: impl Iterator<Item = u16>) -> Option<u16> {
+    let mut counts: BTreeMap<u16, usize> = BTreeMap::new();
+    for port in ports {
+        *counts.entry(port).or_default() += 1;
+    }
+    let most = counts
+        .into_iter()
+        .max_by_key(|(port, count)| (*count, u16::MAX - port));
+    most.map(|(port, _)| port)
 }
 
 /// The candidate that the cloud names by this id. A Node may have it in an older or shorter form (`packet://`, the bare id): then the
@@ -164,6 +183,15 @@ mod tests {
             found(&view, "192.0.2.1", Some(16443)),
             ["a 10.0.0.1:16443", "b 10.0.0.2:16443"]
         );
+    }
+
+    /// E74: what the endpoint's port is where nobody says.
+    #[test]
+    fn the_usual_port_is_that_of_most_and_of_several_the_lowest() {
+        let most = |ports: &[u16]| usual(ports.iter().copied());
+        assert_eq!(most(&[]), None);
+        assert_eq!(most(&[7443, 6443, 7443]), Some(7443));
+        assert_eq!(most(&[7443, 6443]), Some(6443));
     }
 
     #[test]

@@ -46,6 +46,24 @@ fn failure(error: impl Into<RpcError>) -> Failure {
     }
 }
 
+/// What of a move's own: what eip says of the endpoint itself, and what the cloud says of us, is the same for every machine.
+fn unmoved(error: impl Into<RpcError>) -> Failure {
+    let error = error.into();
+    let of_machine = matches!(
+        error.kind,
+        ErrorKind::Invalid
+            | ErrorKind::NotFound
+            | ErrorKind::AlreadyExists
+            | ErrorKind::Precondition
+            | ErrorKind::Exhausted
+            | ErrorKind::Denied
+    );
+    if of_machine && !error.reason.starts_with("ENDPOINT_") {
+        return Failure::Unfit(error.to_string());
+    }
+    failure(error)
+}
+
 #[async_trait]
 impl EndpointCloud for EipOverGrpc {
     async fn read(&self) -> Result<Holding, Failure> {
@@ -81,7 +99,7 @@ impl EndpointCloud for EipOverGrpc {
         });
         request.set_timeout(MOVE_DEADLINE);
         let answer = self.client.clone().move_endpoint(request).await;
-        answer.map(drop).map_err(failure)
+        answer.map(drop).map_err(unmoved)
     }
 }
 
@@ -127,11 +145,12 @@ fn request(question: Question) -> health::WatchEndpointRequest {
         holder: question.holder.unwrap_or_default(),
         candidates: candidates
             .map(|candidate| health::Candidate {
-                node: candidate.node,
                 provider_id: candidate.provider_id,
                 address: candidate.address.to_string(),
                 cordoned: candidate.cordoned,
                 deleting: candidate.deleting,
+                refused: question.refused.contains(&candidate.node),
+                node: candidate.node,
             })
             .collect(),
         revision: question.revision,

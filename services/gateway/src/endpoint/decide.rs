@@ -9,8 +9,8 @@
 //!
 //! Invariants, each after every step: nothing is moved but by a verdict that stands, told by a stream that is live, about the assignment
 //! that was read last, after the wait was over; never while the holder was seen ready and is to stay, and never to a machine that was
-//! seen not to be; nothing while several machines hold the endpoint. One call at a time. A move that takes its time is abandoned where
-//! its verdict is withdrawn meanwhile.
+//! seen not to be; nothing while several machines hold the endpoint, or while an older controller, which moves it too,
+//! is known to run. One call at a time. A move that takes its time is abandoned where its verdict is withdrawn meanwhile.
 //!
 //! Who holds the endpoint is read seldom where nothing happens (`refresh`), and at once where an address begins to miss its probes, or
 //! answers again: it may have moved meanwhile, and misses of a machine that nobody takes for the holder lead nowhere. Such looks follow
@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use super::candidate::{self, Candidate};
 use super::rank::rank;
+use super::refused::Refused;
 use super::values::{Effect, Failure, Holding, Order, Question, Record, Report, Settings, Why};
 
 /// First pause after a call without an answer. It doubles each time.
@@ -94,6 +95,9 @@ pub(super) struct Decider {
     failures: u32,
     next_read: Instant,
     problem: Option<String>,
+    refused: Refused,
+    /// An older controller runs: in words.
+    rival: Option<String>,
 }
 
 impl Decider {
@@ -120,6 +124,8 @@ impl Decider {
             failures: 0,
             next_read: now,
             problem: None,
+            refused: Refused::default(),
+            rival: None,
         }
     }
 
@@ -148,7 +154,18 @@ impl Decider {
 
     /// What is wrong, for people.
     pub(super) fn problem(&self) -> Option<&str> {
-        self.problem.as_deref()
+        self.problem.as_deref().or(self.rival.as_deref())
+    }
+
+    /// The endpoint's address and port, where both are known.
+    pub(super) fn endpoint(&self) -> Option<SocketAddr> {
+        let own = || candidate::usual(self.candidates.iter().map(|candidate| candidate.address.port()));
+        Some(SocketAddr::new(self.address()?, self.settings.port.or_else(own)?))
+    }
+
+    /// Did the cloud not give it to this machine a while ago?
+    pub(super) fn was_refused(&self, candidate: &Candidate) -> bool {
+        self.refused.has(candidate)
     }
 
     /// The candidate that holds the endpoint.
@@ -222,10 +239,25 @@ impl Decider {
             effects.extend(self.look(now));
         }
         self.missing = missing;
-        let number = report.verdict;
-        let current = report.revision >= self.holder_revision;
         self.report = Some(report);
-        if !current {
+        effects.extend(self.heed(now));
+        effects
+    }
+
+    /// An older controller is known to run, and which; or none is. It moves the endpoint, too, and by other rules: one of both has to wait.
+    pub(super) fn set_rival(&mut self, rival: Option<String>, now: Instant) -> Vec<Effect> {
+        self.rival = rival;
+        self.heed(now)
+    }
+
+    /// Does what was said last.
+    fn heed(&mut self, now: Instant) -> Vec<Effect> {
+        let Some(report) = &self.report else {
+            return Vec::new();
+        };
+        let number = report.verdict;
+        let mut effects = Vec::new();
+        if report.revision < self.holder_revision {
             // Said before it heard who holds the endpoint now.
             self.stand_down();
             return effects;
@@ -242,8 +274,11 @@ impl Decider {
         effects
     }
 
-    /// Who should hold the endpoint by what was said last.
+    /// Who should hold the endpoint by what was said last, where we may give it to anybody.
     fn target(&self) -> Option<&Candidate> {
+        if self.rival.is_some() {
+            return None;
+        }
         let node = self.report.as_ref()?.move_to.as_deref()?;
         self.candidates.iter().find(|candidate| candidate.node == node)
     }
@@ -349,7 +384,10 @@ impl Decider {
                 self.next_read = now + self.settings.refresh;
                 self.problem = problem_of(&holding);
                 let mut effects = self.learn(holding);
-                effects.extend(self.act());
+                if self.refused.forgive(now) {
+                    effects.extend(self.ask());
+                }
+                effects.extend(self.act(now));
                 effects
             }
             Err(failure) => {
@@ -381,6 +419,9 @@ impl Decider {
             return Vec::new();
         }
         self.fruitless = 0;
+        if let Some(holder) = self.holder().map(|holder| holder.provider_id.clone()) {
+            self.refused.holds(&holder);
+        }
         let mut effects = if moved { vec![Effect::Remember] } else { Vec::new() };
         // The machine of a node that is gone was a candidate for as long as it held the endpoint only; the next look at the cluster
         // leaves it out.
@@ -392,14 +433,15 @@ impl Decider {
     fn ask(&mut self) -> Option<Effect> {
         let holding = self.holding.as_ref();
         let held = holding.is_some_and(|holding| holding.held.is_some());
-        let endpoint = SocketAddr::new(self.address()?, self.settings.port);
+        let endpoint = self.endpoint()?;
         let holder = self.holder().map(|holder| holder.node.clone());
         let question = Question {
             endpoint,
             // Before the first answer of the cloud, somebody holds it, and who is not known.
             holder_unknown: holder.is_none() && (held || holding.is_none()),
-            holder,
             candidates: self.candidates.clone(),
+            refused: self.refused.nodes(&self.candidates),
+            holder,
             own_addresses_only: self.settings.own_addresses_only,
             revision: self.revision,
         };
@@ -416,7 +458,7 @@ impl Decider {
     }
 
     /// The endpoint was read after the wait: move it, where all is as it was.
-    fn act(&mut self) -> Vec<Effect> {
+    fn act(&mut self, now: Instant) -> Vec<Effect> {
         let mut verdict = match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Reading(verdict) => verdict,
             phase => {
@@ -429,6 +471,14 @@ impl Decider {
         };
         let assignment = holding.held.map(|(_, assignment)| assignment);
         if assignment != verdict.about {
+            if assignment.is_some()
+                && verdict.about.is_some()
+                && self.holder().is_some_and(|one| one.node == verdict.from)
+            {
+                // Taken from the holder, and given back to it: another agent has tried the same, and was refused.
+                self.refused.note(&verdict.to.provider_id, now);
+                return self.ask().into_iter().collect();
+            }
             // Where a move of ours has taken it away, and nobody has it, it is still for us to give; but not to a machine that has died
             // meanwhile: `health` hears by now that nobody has it, and names another.
             if !(verdict.open && assignment.is_none() && self.was_ready(&verdict.to.node)) {
@@ -443,6 +493,7 @@ impl Decider {
             .iter()
             .all(|known| *known != verdict.to || known.deleting)
             || !self.live
+            || self.rival.is_some()
         {
             return Vec::new();
         }
@@ -501,6 +552,10 @@ impl Decider {
         let first = verdict.failures == 0;
         if !matches!(outcome, Err(Failure::Unanswered(_))) {
             let mut effects = vec![Effect::Tell(record)];
+            if matches!(outcome, Err(Failure::Unfit(_))) {
+                self.refused.note(&verdict.to.provider_id, now);
+                effects.extend(self.ask());
+            }
             effects.extend(self.read(now));
             return effects;
         }

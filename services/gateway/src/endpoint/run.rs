@@ -18,12 +18,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::candidate::{self, ClusterView};
+use super::candidate;
 use super::decide::Decider;
 use super::file::Remembered;
 use super::metrics::AgentMetrics;
 use super::ports::{EndpointWatch, Reports};
-use super::status::{Moves, Status};
+use super::status::{Moves, Ranked, Status};
 use super::values::{Effect, Failure, Holding, Question, Record, Report};
 use super::{AgentConfig, AgentPorts};
 
@@ -138,6 +138,7 @@ impl Agent {
         );
         self.tasks.spawn("endpoint watch", stream);
         let mut cluster = Some(self.ports.cluster.clone());
+        let mut rivals = Some(self.ports.rivals.changes());
         self.look();
         loop {
             let deadline = self.decider.deadline().map(Instant::from_std);
@@ -153,6 +154,14 @@ impl Agent {
                         cluster = None;
                     }
                     Vec::new()
+                }
+                known = changed(&mut rivals) => {
+                    if known {
+                        self.meet()
+                    } else {
+                        rivals = None;
+                        Vec::new()
+                    }
                 }
                 () = until(deadline) => self.decider.tick(Instant::now().into_std()),
             };
@@ -203,6 +212,13 @@ impl Agent {
             Heard::Report(report) => return self.decider.hear(report, Instant::now().into_std()),
         }
         Vec::new()
+    }
+
+    /// Takes note of whether an older controller is known to run.
+    fn meet(&mut self) -> Vec<Effect> {
+        let rival = self.ports.rivals.proven();
+        let rival = rival.map(|who| format!("the API endpoint is not moved by this agent: {who}"));
+        self.decider.set_rival(rival, Instant::now().into_std())
     }
 
     /// Takes the candidates from what is known of the cluster.
@@ -325,13 +341,17 @@ impl Agent {
         let ranks = self.decider.candidates().iter();
         let status = Status {
             node: self.config.node.clone(),
-            port: self.config.port,
+            endpoint: self.decider.endpoint(),
             address: self.decider.address(),
             holding: self.decider.holding().cloned(),
             holder: self.decider.holder().map(|holder| holder.node.clone()),
             read_at: self.read_at,
             candidates: ranks
-                .map(|one| (one.clone(), self.decider.rank(&one.node).unwrap_or_default()))
+                .map(|one| Ranked {
+                    candidate: one.clone(),
+                    rank: self.decider.rank(&one.node).unwrap_or_default(),
+                    refused: self.decider.was_refused(one),
+                })
                 .collect(),
             report: self.decider.report().cloned(),
             told_at: Some(Instant::now()),
@@ -366,9 +386,10 @@ async fn store((gate, number): (Arc<Mutex<u64>>, u64), path: PathBuf, remembered
     }
 }
 
-async fn changed(cluster: &mut Option<watch::Receiver<Option<ClusterView>>>) -> bool {
-    match cluster {
-        Some(view) => view.changed().await.is_ok(),
+/// Waits for news; false where there will be none.
+async fn changed<T>(known: &mut Option<watch::Receiver<T>>) -> bool {
+    match known {
+        Some(known) => known.changed().await.is_ok(),
         None => std::future::pending().await,
     }
 }

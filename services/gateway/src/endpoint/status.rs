@@ -21,16 +21,25 @@ use super::values::{Holding, Observation, Record, Report};
 /// The last moves, newest first, each with when it ended.
 pub(super) type Moves = VecDeque<(Timestamp, Record)>;
 
+/// A candidate, and what this agent knows of it.
+#[derive(Clone, Debug)]
+pub(super) struct Ranked {
+    pub(super) candidate: Candidate,
+    pub(super) rank: u32,
+    /// The cloud did not give it the endpoint a while ago.
+    pub(super) refused: bool,
+}
+
 /// What an agent knows. Replaced as a whole; the lock is never held across an await.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Status {
     pub(super) node: String,
-    pub(super) port: u16,
+    pub(super) endpoint: Option<SocketAddr>,
     pub(super) address: Option<IpAddr>,
     pub(super) holding: Option<Holding>,
     pub(super) holder: Option<String>,
     pub(super) read_at: Option<Timestamp>,
-    pub(super) candidates: Vec<(Candidate, u32)>,
+    pub(super) candidates: Vec<Ranked>,
     pub(super) report: Option<Report>,
     pub(super) told_at: Option<Instant>,
     pub(super) moves: Moves,
@@ -69,24 +78,32 @@ impl Status {
             None => report.reason.clone(),
         });
         pb::GetEndpointStatusResponse {
-            address: self
-                .address
-                .map(|address| SocketAddr::new(address, self.port).to_string())
-                .unwrap_or_default(),
+            address: match (self.endpoint, self.address) {
+                (Some(endpoint), _) => endpoint.to_string(),
+                (None, Some(address)) => address.to_string(),
+                (None, None) => String::new(),
+            },
             holder: self.holder.clone().or(machine).unwrap_or_default(),
             read_at: self.read_at.map(timestamp),
             candidates: self
                 .candidates
                 .iter()
-                .map(|(candidate, rank)| pb::EndpointCandidate {
-                    node: candidate.node.clone(),
-                    provider_id: candidate.provider_id.clone(),
-                    address: candidate.address.to_string(),
-                    cordoned: candidate.cordoned,
-                    deleting: candidate.deleting,
-                    rank: *rank,
-                    probe: self.probe(&candidate.node),
-                })
+                .map(
+                    |Ranked {
+                         candidate,
+                         rank,
+                         refused,
+                     }| pb::EndpointCandidate {
+                        node: candidate.node.clone(),
+                        provider_id: candidate.provider_id.clone(),
+                        address: candidate.address.to_string(),
+                        cordoned: candidate.cordoned,
+                        deleting: candidate.deleting,
+                        rank: *rank,
+                        probe: self.probe(&candidate.node),
+                        refused: *refused,
+                    },
+                )
                 .collect(),
             probe: self.probe(""),
             moves: self

@@ -1,5 +1,6 @@
 //! What an agent is told, and what it says is to be done.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -74,6 +75,8 @@ pub struct Question {
     pub holder_unknown: bool,
     /// Who could.
     pub candidates: Vec<Candidate>,
+    /// The nodes among them whose machines were refused.
+    pub refused: BTreeSet<String>,
     /// The endpoint's own address is not to be probed.
     pub own_addresses_only: bool,
     /// Number of this request.
@@ -89,13 +92,15 @@ pub enum Failure {
     Unanswered(String),
     /// It will not be, until something changes.
     Refused(String),
+    /// This machine does not get it, whoever asks; another one may.
+    Unfit(String),
 }
 
 impl Failure {
     /// In words.
     pub fn text(&self) -> &str {
         match self {
-            Self::Changed(text) | Self::Unanswered(text) | Self::Refused(text) => text,
+            Self::Changed(text) | Self::Unanswered(text) | Self::Refused(text) | Self::Unfit(text) => text,
         }
     }
 }
@@ -154,8 +159,8 @@ pub(super) enum Effect {
 pub(super) struct Settings {
     /// Name of its node.
     pub(super) node: String,
-    /// Port of the endpoint.
-    pub(super) port: u16,
+    /// Port of the endpoint; `None`: that of the machines' own API servers.
+    pub(super) port: Option<u16>,
     /// What each rank waits longer.
     pub(super) step: Duration,
     /// Between two reads where nothing happens.

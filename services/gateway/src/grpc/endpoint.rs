@@ -45,9 +45,12 @@ pub(super) async fn status(gateway: &Gateway) -> Result<pb::GetEndpointStatusRes
     let Ok(address) = read.address.parse::<IpAddr>() else {
         return Ok(answer);
     };
-    answer.address = SocketAddr::new(address, external.port).to_string();
     let nodes = gateway.cluster.nodes.index.all();
     let view = ClusterView::of(&nodes, &external.node_selector, &gateway.servers.all());
+    answer.address = match external.port.or(external.node_port).or_else(|| view.port()) {
+        Some(port) => SocketAddr::new(address, port).to_string(),
+        None => address.to_string(),
+    };
     let (candidates, holder) = overview(&view, address, external.node_port, &read.holder);
     if let Some(holder) = holder {
         answer.holder = holder;
@@ -62,6 +65,8 @@ pub(super) async fn status(gateway: &Gateway) -> Result<pb::GetEndpointStatusRes
             deleting: candidate.deleting,
             rank,
             probe: None,
+            // Agents know.
+            refused: false,
         });
     answer.candidates = rows.collect();
     Ok(answer)

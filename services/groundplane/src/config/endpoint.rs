@@ -9,8 +9,6 @@ use groundplane_gateway::ExternalService;
 use groundplane_runtime::config::{HumanDuration, Problem};
 use serde::{Deserialize, Serialize};
 
-/// Where API servers listen unless told otherwise.
-const API_PORT: u16 = 6443;
 /// The external Service unless told otherwise.
 const SERVICE: &str = "kube-system/groundplane-kubernetes-external";
 
@@ -22,8 +20,8 @@ pub(crate) struct EndpointConfig {
     pub(crate) tag: String,
     /// Its address.
     pub(crate) address: Option<IpAddr>,
-    /// Where the API server listens on it.
-    pub(crate) port: u16,
+    /// Where the API server listens on it. Unless set, where the API servers of the machines listen.
+    pub(crate) port: Option<u16>,
     /// Where the API servers of the machines listen. Unless set, where the cluster says.
     pub(crate) node_port: Option<u16>,
     /// Labels of the nodes that could hold it (Kubernetes syntax). Empty: those of the control plane.
@@ -45,7 +43,7 @@ impl Default for EndpointConfig {
         Self {
             tag: String::new(),
             address: None,
-            port: API_PORT,
+            port: None,
             node_port: None,
             node_selector: String::new(),
             health_check_use_host_ip: false,
@@ -103,12 +101,14 @@ impl EndpointConfig {
     /// What is wrong with what agents are told.
     fn agent_problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
-        if self.node_port == Some(0) {
-            problems.push(Problem::new(
-                "nodePort",
-                "0 is not a port",
-                "leave it out for what the cluster says",
-            ));
+        for (name, port) in [("port", self.port), ("nodePort", self.node_port)] {
+            if port == Some(0) {
+                problems.push(Problem::new(
+                    name,
+                    "0 is not a port",
+                    "leave it out for what the cluster says",
+                ));
+            }
         }
         let second = Duration::from_secs(1);
         if self.refresh.0 < second || self.refresh.0 > second * 3600 {
@@ -145,9 +145,6 @@ impl EndpointConfig {
                 "write one of `tag` and `address`",
             ));
         }
-        if self.port == 0 {
-            problems.push(Problem::new("port", "0 is not a port", "leave it out for 6443"));
-        }
         problems.extend(self.agent_problems());
         // Who writes files for all processes may name that of the agents before it is known whether there is an endpoint.
         let said = Self {
@@ -174,6 +171,8 @@ impl EndpointConfig {
 
 #[cfg(test)]
 mod tests {
+    use groundplane_core::older;
+
     use super::super::tests::read;
     use super::*;
 
@@ -203,6 +202,7 @@ mod tests {
         for (section, expected) in [
             ("{tag: a, address: 203.0.113.9}", "endpoint.address"),
             ("{tag: a, port: 0}", "endpoint.port"),
+            ("{tag: a, nodePort: 0}", "endpoint.nodePort"),
             ("{port: 443}", "says no endpoint"),
             ("{tag: [a]}", "endpoint.tag"),
             ("{adress: 203.0.113.9}", "address"),
@@ -211,6 +211,22 @@ mod tests {
             assert!(error.contains(expected), "{section}: {error}");
         }
         read("endpoint: {candidatesFile: /run/candidates.json}\n").unwrap();
+    }
+
+    /// An agent gives way to an older controller of its cloud, unless the gateway is told to write beside it.
+    #[test]
+    fn agents_look_for_older_controllers_where_there_may_be_some() {
+        let cloud =
+            "driver: cherry\ncherry: {apiTokenFile: /run/token, projectId: '7'}\nendpoint: {tag: a=b}\n";
+        let rivals = |more: &str| {
+            read(&format!("{cloud}{more}"))
+                .unwrap()
+                .agent("n", None)
+                .unwrap()
+                .rivals
+        };
+        assert_eq!(rivals(""), Some(DriverName::Cherry));
+        assert_eq!(rivals("gateway: {rivals: warn}\n"), None);
     }
 
     /// Checked at the start, and not when its holder is dead.
@@ -232,17 +248,18 @@ mod tests {
     /// E73, E75: what the older controllers could be told, and the external Service of either generation by its name.
     #[test]
     fn the_older_controllers_settings_can_be_said() {
-        for name in [
-            "cloud-provider-equinix-metal-kubernetes-external",
-            "packet-ccm-kubernetes-external",
-        ] {
+        for name in older::external_services() {
             let text = format!(
                 "driver: remote\nremote: {{address: 'http://127.0.0.1:1', capabilities: [endpoint]}}\nendpoint:\n  tag: api\n  \
                  healthCheckUseHostIp: true\n  service: kube-system/{name}\n"
             );
             let config = read(&text).unwrap();
-            assert!(config.agent("n", None).unwrap().own_addresses_only);
+            let agent = config.agent("n", None).unwrap();
+            assert!(agent.own_addresses_only);
+            assert_eq!(agent.rivals, None, "no older controller is of this cloud");
             let external = config.endpoint.external().unwrap();
+            // E74: as the machines' own.
+            assert_eq!((agent.port, external.port), (None, None));
             assert_eq!(
                 (external.namespace.as_str(), external.name.as_str()),
                 ("kube-system", name)

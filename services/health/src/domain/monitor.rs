@@ -23,7 +23,8 @@
 //! holder that is cordoned or being deleted is left while it works, for one that is to stay.
 //!
 //! Invariants, each after every step: the decision names only a candidate that was ready when it was probed last, not longer ago than
-//! an interval, that does not hold the endpoint and is not being deleted; while the holder is ready and is to stay, it names none. It is
+//! an interval, that does not hold the endpoint and is not being deleted; while the holder is ready and is to stay, it names none; one
+//! that was refused it names only where there is no other, and never while the holder works: each try may cost it the endpoint. It is
 //! given once, and again after `dwell` where nothing came of it, or at once where the named one is ready no more. Where the holder
 //! changes under us, counting and dwell start again: another agent was quicker. Nothing delays a first verdict.
 
@@ -339,10 +340,10 @@ impl Monitor {
     }
 
     /// The best candidate: one that was ready in the last interval, that is not the holder, and that is to stay. Where none is to
-    /// stay, a cordoned one will do, but not in place of a holder that works. One that failed lately, and has not recovered, comes
-    /// behind the others. The last verdict's is kept for as long as it will do; else the rank decides, which is the same everywhere.
+    /// stay, a cordoned one will do, but not in place of a holder that works. One that was refused comes behind all. One that failed
+    /// lately, and has not recovered, comes behind the others. The last verdict's is kept for as long as it will do; else the rank
+    /// decides, which is the same everywhere.
     fn choose(&self, cause: Cause, now: Instant) -> Option<NodeName> {
-        let judged = self.judged.as_ref().map(|judged| &judged.node);
         let fit = self.situation.candidates.iter().filter_map(|(node, candidate)| {
             let tally = self.tallies.get(node)?;
             let ready = tally.is_ready() && tally.is_fresh(&self.settings, now);
@@ -350,8 +351,9 @@ impl Monitor {
         });
         fit.min_by_key(|(node, candidate, tally)| {
             (
+                candidate.refused,
                 candidate.cordoned,
-                judged != Some(*node),
+                self.turn(node, candidate.refused, now),
                 tally.has_failed(),
                 rank(self.address, node),
                 *node,
@@ -360,20 +362,55 @@ impl Monitor {
         .map(|(node, ..)| node.clone())
     }
 
+    /// The last verdict's comes first; where nobody but those that were refused is left, last once its time is over: the next may be
+    /// luckier.
+    fn turn(&self, node: &NodeName, refused: bool, now: Instant) -> Turns {
+        match self.judged.as_ref().filter(|judged| judged.node == *node) {
+            None => Turns::Any,
+            Some(judged) => {
+                let over = now.saturating_duration_since(judged.at) >= self.settings.dwell;
+                if refused && over {
+                    Turns::Last
+                } else {
+                    Turns::First
+                }
+            }
+        }
+    }
+
     fn may_hold(&self, node: &NodeName, candidate: Candidate, cause: Cause) -> bool {
-        let holds = matches!(&self.situation.holder, Holder::Node(holder) if holder == node);
+        let holds = self.holds(node);
         let works = matches!(cause, Cause::Cordoned | Cause::Deleting);
-        !holds && !candidate.deleting && (!works || !candidate.cordoned)
+        !holds && !candidate.deleting && (!works || !(candidate.cordoned || candidate.refused))
+    }
+
+    fn holds(&self, node: &NodeName) -> bool {
+        matches!(&self.situation.holder, Holder::Node(holder) if holder == node)
     }
 
     fn why_nobody(&self, cause: Cause) -> &'static str {
-        let mut others = self.situation.candidates.iter();
-        if others.any(|(node, candidate)| self.may_hold(node, *candidate, cause)) {
+        let others = || {
+            let all = self.situation.candidates.iter();
+            all.filter(|(node, _)| !self.holds(node))
+        };
+        if others().any(|(node, candidate)| self.may_hold(node, *candidate, cause)) {
             "no candidate is ready"
+        } else if others()
+            .any(|(_, candidate)| candidate.refused && !candidate.cordoned && !candidate.deleting)
+        {
+            "the cloud did not give it to the only candidates that are left, and while its holder works they are not tried again soon"
         } else {
             "there is no other candidate that could hold it"
         }
     }
+}
+
+/// When it is a candidate's turn, among equals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Turns {
+    First,
+    Any,
+    Last,
 }
 
 fn without_digits(text: &str) -> impl Iterator<Item = char> {

@@ -18,6 +18,8 @@ pub struct Candidate {
     pub cordoned: bool,
     /// It is on its way out.
     pub deleting: bool,
+    /// The endpoint was not given to it a while ago.
+    pub refused: bool,
 }
 
 /// Who holds the endpoint.

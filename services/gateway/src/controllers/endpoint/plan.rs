@@ -1,4 +1,8 @@
 //! What the external Service and its slices should say. Pure.
+//!
+//! Who serves load balancers keeps off it by its class, and who knows no classes (`MetalLB` before 0.13) by annotations. The class of a
+//! Service can be set only as it becomes a load balancer: one that an older controller has left without a class is made a Service of the
+//! inner sort for a moment ([`External::classless`]).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -6,12 +10,12 @@ use std::net::IpAddr;
 use groundplane_core::names;
 use serde_json::{Value, json};
 
-use crate::endpoint::ApiServer;
+use crate::endpoint::{ApiServer, usual};
 
 /// The class of the external Service: nobody's, so that no load balancer, ours included, takes it for one to serve.
 const CLASS: &str = "groundplane.dev/endpoint";
 
-/// Keeps MetalLB (of both generations of its annotations) and kube-vip from a Service whose class cannot be set any more.
+/// Keeps MetalLB (of both generations of its annotations) and kube-vip from it, where they do not look at the class.
 const LEAVE_IT: [(&str, &str); 3] = [
     ("metallb.io/address-pool", NO_POOL),
     ("metallb.universe.tf/address-pool", NO_POOL),
@@ -33,8 +37,6 @@ pub(super) struct External<'a> {
     pub(super) port: u16,
     /// The API servers that are ready.
     pub(super) servers: &'a [ApiServer],
-    /// It is there already, and of no class, which cannot be changed while it is of type `LoadBalancer`: an older controller's.
-    pub(super) is_classless: bool,
 }
 
 impl External<'_> {
@@ -44,22 +46,30 @@ impl External<'_> {
 
     /// The port on the machines that most API servers listen on.
     fn target(&self) -> u16 {
-        let mut counts: BTreeMap<u16, usize> = BTreeMap::new();
-        for server in self.servers {
-            *counts.entry(server.port).or_default() += 1;
-        }
-        let most = counts
-            .into_iter()
-            .max_by_key(|(port, count)| (*count, u16::MAX - port));
-        most.map_or(self.port, |(port, _)| port)
+        target(self.servers).unwrap_or(self.port)
     }
 
     /// The Service: the endpoint's own port in front, which need not be the one of `default/kubernetes`, and that of the machines behind.
     pub(super) fn service(&self) -> Value {
+        let mut service = self.inner();
+        service["spec"]["type"] = "LoadBalancer".into();
+        service["spec"]["loadBalancerClass"] = CLASS.into();
+        service["spec"]["allocateLoadBalancerNodePorts"] = false.into();
+        service
+    }
+
+    /// What it has to say first, if it is a load balancer of no class: it is none then, and may become one of a class.
+    pub(super) fn classless(&self, there: &Value) -> Option<Value> {
+        let spec = &there["spec"];
+        (spec["type"] == "LoadBalancer" && spec.get("loadBalancerClass").is_none()).then(|| self.inner())
+    }
+
+    /// The Service, while it is no load balancer.
+    fn inner(&self) -> Value {
         let mut annotations = BTreeMap::from([(names::SERVICE_MANAGED, "false")]);
-        let mut spec = json!({
-            "type": "LoadBalancer",
-            "allocateLoadBalancerNodePorts": false,
+        annotations.extend(LEAVE_IT);
+        let spec = json!({
+            "type": "ClusterIP",
             "ipFamilyPolicy": "SingleStack",
             "ipFamilies": [self.family()],
             "ports": [{
@@ -69,11 +79,6 @@ impl External<'_> {
                 "targetPort": self.target(),
             }],
         });
-        if self.is_classless {
-            annotations.extend(LEAVE_IT);
-        } else {
-            spec["loadBalancerClass"] = CLASS.into();
-        }
         json!({
             "apiVersion": "v1",
             "kind": "Service",
@@ -129,6 +134,11 @@ impl External<'_> {
     }
 }
 
+/// The port that most API servers listen on, which is the endpoint's own where nobody says.
+pub(super) fn target(servers: &[ApiServer]) -> Option<u16> {
+    usual(servers.iter().map(|server| server.port))
+}
+
 fn family(address: IpAddr) -> &'static str {
     if address.is_ipv4() { "IPv4" } else { "IPv6" }
 }
@@ -170,11 +180,11 @@ mod tests {
             address: "192.0.2.9".parse().unwrap(),
             port: 443,
             servers,
-            is_classless: false,
         }
     }
 
-    /// E75: the endpoint's port in front, the machines' behind, a class that is nobody's, and no node ports.
+    /// E75, E77: the endpoint's port in front, the machines' behind, a class that is nobody's, no node ports, and what keeps those off who
+    /// know no class.
     #[test]
     fn the_service_is_as_it_should_be() {
         let servers = [server("10.0.0.1", 6443), server("10.0.0.2", 6443)];
@@ -186,7 +196,12 @@ mod tests {
                 "metadata": {
                     "name": "external",
                     "namespace": "kube-system",
-                    "annotations": { "groundplane.dev/managed": "false" },
+                    "annotations": {
+                        "groundplane.dev/managed": "false",
+                        "kube-vip.io/ignore": "true",
+                        "metallb.io/address-pool": "disabled-metallb-do-not-use-any-address-pool",
+                        "metallb.universe.tf/address-pool": "disabled-metallb-do-not-use-any-address-pool",
+                    },
                 },
                 "spec": {
                     "type": "LoadBalancer",
@@ -204,29 +219,36 @@ mod tests {
         );
     }
 
-    /// E77: MetalLB and kube-vip keep off one that an older controller made, whose class stays as it is.
+    /// E77: one that an older controller made has no class, which can be set only as it becomes a load balancer.
     #[test]
-    fn one_without_a_class_is_kept_from_others_by_annotations() {
+    fn one_without_a_class_is_no_load_balancer_for_a_moment() {
         let servers = [server("10.0.0.1", 6443)];
-        let left = External {
-            is_classless: true,
-            ..external(&servers)
-        };
-        let service = left.service();
+        let external = external(&servers);
+        let there = |spec: Value| json!({ "metadata": { "name": "external" }, "spec": spec });
+        let first = external
+            .classless(&there(json!({ "type": "LoadBalancer" })))
+            .unwrap();
+        let service = external.service();
+        for same in ["metadata", "kind", "apiVersion"] {
+            assert_eq!(first[same], service[same]);
+        }
         assert_eq!(
-            service["metadata"]["annotations"],
+            first["spec"],
             json!({
-                "groundplane.dev/managed": "false",
-                "kube-vip.io/ignore": "true",
-                "metallb.io/address-pool": "disabled-metallb-do-not-use-any-address-pool",
-                "metallb.universe.tf/address-pool": "disabled-metallb-do-not-use-any-address-pool",
+                "type": "ClusterIP",
+                "ipFamilyPolicy": "SingleStack",
+                "ipFamilies": ["IPv4"],
+                "ports": service["spec"]["ports"],
             })
         );
-        assert_eq!(service["spec"].get("loadBalancerClass"), None);
-        assert_eq!(
-            service["spec"]["ports"],
-            external(&servers).service()["spec"]["ports"]
-        );
+        for done in [
+            Value::Null,
+            there(json!({ "type": "ClusterIP" })),
+            there(json!({ "type": "LoadBalancer", "loadBalancerClass": "groundplane.dev/endpoint" })),
+            there(json!({ "type": "LoadBalancer", "loadBalancerClass": "example.com/another" })),
+        ] {
+            assert_eq!(external.classless(&done), None, "{done}");
+        }
     }
 
     /// E74, E75: several slices of `default/kubernetes` become one a family and port, sorted, nothing twice.

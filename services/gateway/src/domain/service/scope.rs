@@ -78,7 +78,9 @@ impl Scope {
     }
 
     fn is_external(&self, key: &Key) -> bool {
-        let is_older = || *key.namespace == *older::NAMESPACE && older::external_services().any(|name| name == &*key.name);
+        let is_older = || {
+            *key.namespace == *older::NAMESPACE && older::external_services().any(|name| name == &*key.name)
+        };
         self.external.as_ref() == Some(key) || is_older()
     }
 

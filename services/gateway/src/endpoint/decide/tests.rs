@@ -63,7 +63,7 @@ fn well(decider: &Decider) -> Report {
 fn settings(node: &str) -> Settings {
     Settings {
         node: node.to_owned(),
-        port: 6443,
+        port: Some(6443),
         step: STEP,
         refresh: Duration::from_secs(60),
         own_addresses_only: false,
@@ -299,6 +299,145 @@ fn after_a_lost_race_the_next_verdict_is_waited_for() {
     assert!(effects.contains(&Effect::Judged), "{effects:?}");
 }
 
+/// The nodes of whom `health` is told that they were refused; `None`: it is told nothing.
+fn told_refused(effects: &[Effect]) -> Option<Vec<&str>> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::Ask(question) => Some(question.refused.iter().map(String::as_str).collect()),
+        _ => None,
+    })
+}
+
+/// E69, E90: a machine to which the cloud does not give it, being of another region, is passed over: `health` hears of it, and names
+/// another. After a while it is a candidate like the others, and so it is once it has got the endpoint after all.
+#[test]
+fn a_machine_that_is_refused_is_passed_over_for_a_while() {
+    let now = Instant::now();
+    let mut decider = agent(now);
+    decider.hear(dead(&decider, 1, "b"), now);
+    decider.was_read(Ok(held("a", "1")), now);
+    decider.was_read(Ok(held("a", "1")), now);
+    let effects = decider.was_moved(&Err(Failure::Unfit("of another region".to_owned())), now);
+    assert_eq!(told_refused(&effects), Some(vec!["b"]));
+    assert!(effects.contains(&Effect::Read), "{effects:?}");
+    assert!(decider.was_refused(&candidate("b")) && !decider.was_refused(&candidate("c")));
+    decider.was_read(Ok(held("a", "1")), now);
+    decider.hear(dead(&decider, 2, "c"), now);
+    assert_eq!(decider.was_read(Ok(held("a", "1")), now), [order("c", Some("1"))]);
+    decider.was_moved(&Ok(()), now);
+    let effects = decider.was_read(Ok(held("c", "2")), now);
+    assert_eq!(told_refused(&effects), Some(vec!["b"]));
+    let later = now + Duration::from_secs(600);
+    assert_eq!(decider.tick(later), [Effect::Read]);
+    let effects = decider.was_read(Ok(held("c", "2")), later);
+    assert_eq!(told_refused(&effects), Some(Vec::new()));
+}
+
+/// What says nothing of the machine marks none: the cloud is away, the race is lost, or nobody would get it.
+#[test]
+fn a_machine_is_passed_over_only_for_what_it_is_itself() {
+    for failure in [
+        Failure::Changed("it is not there".to_owned()),
+        Failure::Unanswered("503".to_owned()),
+        Failure::Refused("who are you".to_owned()),
+    ] {
+        let now = Instant::now();
+        let mut decider = agent(now);
+        decider.hear(dead(&decider, 1, "b"), now);
+        decider.was_read(Ok(held("a", "1")), now);
+        decider.was_read(Ok(held("a", "1")), now);
+        let effects = decider.was_moved(&Err(failure.clone()), now);
+        assert_eq!(told_refused(&effects), None, "{failure:?}");
+        assert!(!decider.was_refused(&candidate("b")), "{failure:?}");
+    }
+}
+
+/// The holder has it still, and by another assignment: another agent took it away for the same machine, and had to give it back. It is
+/// not tried a second time.
+#[test]
+fn what_another_agent_was_refused_is_not_tried_again() {
+    let now = Instant::now();
+    let node = if agent(now).settings.node == "b" { "c" } else { "b" };
+    let mut decider = agent_on(node, now);
+    let report = Report {
+        why: Some(Why::Leaving),
+        ..dead(&decider, 1, "b")
+    };
+    decider.hear(report, now);
+    decider.was_read(Ok(held("a", "1")), now);
+    assert_eq!(decider.tick(now + STEP), [Effect::Read]);
+    let effects = decider.was_read(Ok(held("a", "2")), now + STEP);
+    assert_eq!(told_refused(&effects), Some(vec!["b"]), "{effects:?}");
+    assert!(
+        effects.iter().all(|effect| !matches!(effect, Effect::Move(_))),
+        "{effects:?}"
+    );
+    // Another machine has it: that one was quicker, and nobody was refused.
+    let mut decider = agent_on(node, now);
+    decider.hear(dead(&decider, 1, "b"), now);
+    decider.was_read(Ok(held("a", "1")), now);
+    decider.tick(now + STEP);
+    let effects = decider.was_read(Ok(held("b", "2")), now + STEP);
+    assert_eq!(told_refused(&effects), Some(Vec::new()));
+}
+
+/// While an older controller runs, which moves it too, nothing is moved, and it is told; a move under way is not waited for. Once that
+/// one has stopped, the verdict that stands is carried out.
+#[test]
+fn an_older_controller_that_runs_is_given_way_to() {
+    let now = Instant::now();
+    let mut decider = agent(now);
+    assert_eq!(decider.set_rival(Some("one runs".to_owned()), now), []);
+    assert_eq!(decider.problem(), Some("one runs"));
+    assert_eq!(
+        decider.hear(dead(&decider, 1, "b"), now),
+        [Effect::Read],
+        "probes go on"
+    );
+    decider.was_read(Ok(held("a", "1")), now);
+    for later in 1..20 {
+        let now = now + STEP * later;
+        assert_eq!(decider.hear(dead(&decider, later.into(), "b"), now), []);
+        assert_eq!(decider.tick(now), []);
+    }
+    let effects = decider.set_rival(None, now);
+    assert_eq!(effects, [Effect::Judged, Effect::Read]);
+    assert_eq!(decider.problem(), None);
+    assert_eq!(decider.was_read(Ok(held("a", "1")), now), [order("b", Some("1"))]);
+    assert_eq!(
+        decider.set_rival(Some("one runs".to_owned()), now),
+        [Effect::Abandon]
+    );
+    // It comes while the endpoint is read for a move.
+    let mut decider = agent(now);
+    decider.hear(dead(&decider, 1, "b"), now);
+    decider.was_read(Ok(held("a", "1")), now);
+    decider.set_rival(Some("one runs".to_owned()), now);
+    assert_eq!(decider.was_read(Ok(held("a", "1")), now), []);
+}
+
+/// E74: where nobody says, the endpoint's port is that of the machines' API servers.
+#[test]
+fn the_port_follows_the_machines() {
+    let now = Instant::now();
+    let mut told = settings("b");
+    told.port = None;
+    let mut decider = Decider::new(told, "192.0.2.1".parse().ok(), now);
+    assert_eq!(decider.endpoint(), None, "nobody is known yet");
+    let on = |port: u16| {
+        ["a", "b", "c"].map(|node| Candidate {
+            address: SocketAddr::new([10, 0, 0, 1].into(), port),
+            ..candidate(node)
+        })
+    };
+    for port in [7443, 8443] {
+        let effects = decider.set_candidates(on(port).to_vec());
+        let Some(Effect::Ask(question)) = effects.last() else {
+            panic!("{effects:?}")
+        };
+        assert_eq!(question.endpoint, SocketAddr::new([192, 0, 2, 1].into(), port));
+    }
+}
+
 /// E71, E84: a holder whose node is gone is on its way out, for as long as it holds the endpoint. E68: another's changes nothing.
 #[test]
 fn the_machine_of_a_node_that_is_gone_is_left() {
@@ -337,6 +476,7 @@ struct World {
     moving: bool,
     live: bool,
     standing: Option<Report>,
+    rival: Option<String>,
     cloud: Holding,
     assignments: u32,
     verdict: u64,
@@ -354,6 +494,7 @@ impl World {
             moving: false,
             live: true,
             standing: None,
+            rival: None,
             cloud: held("a", "0"),
             assignments: 0,
             verdict: 0,
@@ -378,6 +519,7 @@ impl World {
                 Effect::Move(order) => {
                     assert!(!self.reading && !self.moving, "one call at a time");
                     assert!(self.live, "moved though nobody says so");
+                    assert_eq!(self.rival, None, "moved beside an older controller");
                     let read = self.read.clone().expect("moved without a look");
                     assert_eq!(order.assignment, read.held.map(|(_, assignment)| assignment));
                     assert_eq!(read.others, Vec::<String>::new(), "several hold it");
@@ -423,7 +565,7 @@ impl World {
                         self.cloud.held = None;
                         Err(Failure::Unanswered("away".to_owned()))
                     }
-                    2 => Err(Failure::Refused("no".to_owned())),
+                    2 => Err(Failure::Unfit("no".to_owned())),
                     _ => {
                         self.assign();
                         Ok(())
@@ -444,6 +586,10 @@ impl World {
                     _ => self.assign(),
                 }
                 Vec::new()
+            }
+            27 => {
+                self.rival = (self.random.u32(0..3) == 0).then(|| "one runs".to_owned());
+                self.decider.set_rival(self.rival.clone(), now)
             }
             _ => self.decider.tick(now),
         };

@@ -38,11 +38,22 @@ struct World {
 }
 
 fn situation(names: &[&'static str], cordoned: &[&str], deleting: &[&str], holder: Holder) -> Situation {
+    refusing(names, cordoned, deleting, &[], holder)
+}
+
+fn refusing(
+    names: &[&'static str],
+    cordoned: &[&str],
+    deleting: &[&str],
+    refused: &[&str],
+    holder: Holder,
+) -> Situation {
     let candidate = |(index, name): (usize, &&'static str)| {
         let candidate = Candidate {
             address: format!("10.0.0.{}:6443", index + 1).parse().unwrap(),
             cordoned: cordoned.contains(name),
             deleting: deleting.contains(name),
+            refused: refused.contains(name),
         };
         (node(name), candidate)
     };
@@ -95,6 +106,12 @@ impl World {
         let holder = Holder::Node(node(holder));
         let event = Event::Changed(situation(&self.names, cordoned, deleting, holder));
         self.monitor.step(event, self.now).decision
+    }
+
+    /// The cloud refuses it to these; `a` holds it.
+    fn refused(&mut self, cordoned: &[&str], refused: &[&str]) -> Option<Decision> {
+        let told = refusing(&self.names, cordoned, &[], refused, Holder::Node(node("a")));
+        self.monitor.step(Event::Changed(told), self.now).decision
     }
 
     /// `a` is silent for this many periods, and the endpoint with it. What was decided, each time that it was.
@@ -453,6 +470,63 @@ fn one_that_is_being_deleted_is_never_chosen() {
         world.period(Sign::Alive, &[("a", Sign::Alive)]);
         assert_eq!(world.move_to(), None);
     }
+}
+
+/// E69: one to which the cloud does not give it is not named again: the next one is, at once. Where all were refused, they are named in
+/// turns, each for as long as a verdict stands: a dead holder has nothing to lose.
+#[test]
+fn where_one_is_refused_the_next_is_named_and_where_all_are_they_take_turns() {
+    let [first, second] = ranked(&["b", "c"])[..] else {
+        panic!()
+    };
+    let mut world = World::new();
+    world.period(Sign::Ready, &[]);
+    world.dead(3);
+    assert_eq!(world.move_to().as_deref(), Some(first));
+    let verdict = world.refused(&[], &[first]).unwrap();
+    assert_eq!(verdict.move_to, Some(node(second)));
+    for _ in 0..50 {
+        world.dead(1);
+        assert_eq!(world.move_to().as_deref(), Some(second));
+    }
+    world.refused(&[], &[first, second]);
+    let mut named = Vec::new();
+    for decision in world.dead(61) {
+        named.push((decision.move_to, decision.at));
+    }
+    let turns: Vec<_> = named
+        .iter()
+        .filter_map(|(to, _)| to.as_ref())
+        .map(NodeName::as_str)
+        .collect();
+    assert!(turns.len() >= 3, "{turns:?}");
+    assert!(turns.windows(2).all(|pair| pair[0] != pair[1]), "{turns:?}");
+    assert!(
+        named.windows(2).all(|pair| pair[1].1 - pair[0].1 >= DWELL),
+        "{named:?}"
+    );
+}
+
+/// E71: each try may cost a holder that works the endpoint for a moment, so it is left only for one that was not refused.
+#[test]
+fn a_holder_that_works_is_never_left_for_one_that_was_refused() {
+    let mut world = World::new();
+    world.period(Sign::Ready, &[]);
+    world.refused(&["a"], &["b", "c"]);
+    for _ in 0..100 {
+        world.period(Sign::Ready, &[]);
+        assert_eq!(world.move_to(), None);
+    }
+    assert!(world.reason().contains("did not give it"), "{}", world.reason());
+    let verdict = world.refused(&["a"], &["b"]).unwrap();
+    assert_eq!(
+        (verdict.move_to, verdict.cause),
+        (Some(node("c")), Some(Cause::Cordoned))
+    );
+    world.refused(&["a"], &["b", "c"]);
+    assert_eq!(world.move_to(), None);
+    world.dead(3);
+    assert!(world.move_to().is_some(), "it works no more");
 }
 
 #[test]

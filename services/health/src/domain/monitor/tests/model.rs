@@ -14,6 +14,7 @@ enum Op {
     Change {
         cordoned: u8,
         deleting: u8,
+        refused: u8,
         holder: usize,
     },
 }
@@ -26,10 +27,11 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         3 => (0..1500_u64).prop_map(Op::Wait),
         20 => (0..=NAMES.len(), sign()).prop_map(|(target, sign)| Op::Probe(target, sign)),
-        1 => (0..16_u8, 0..16_u8, 0..NAMES.len() + 2).prop_map(|(cordoned, deleting, holder)| Op::Change {
+        1 => (0..16_u8, 0..16_u8, 0..16_u8, 0..NAMES.len() + 2).prop_map(|(cordoned, deleting, refused, holder)| Op::Change {
             // Rather few of them.
             cordoned: cordoned & deleting,
             deleting: deleting & (cordoned >> 1) & !cordoned,
+            refused: refused & (cordoned | deleting),
             holder,
         }),
     ]
@@ -83,6 +85,17 @@ impl Truth {
         prop_assert!(self.is_ready(target), "never to a machine that is not ready");
         let (_, at) = self.last[target];
         prop_assert!(world.now.duration_since(at) <= Settings::default().interval());
+        if candidate.is_some_and(|candidate| candidate.refused) {
+            let works = matches!(decision.cause, Some(Cause::Cordoned | Cause::Deleting));
+            prop_assert!(!works, "it is left for one that was refused, though it works");
+            let better = situation.candidates.iter().find(|(name, other)| {
+                let holds = situation.holder == Holder::Node((*name).clone());
+                let (_, at) = self.last.get(name).copied().unwrap_or((Sign::Silent, world.now));
+                let fresh = world.now.duration_since(at) <= Settings::default().interval();
+                !other.refused && !other.deleting && !holds && self.is_ready(name) && fresh
+            });
+            prop_assert_eq!(better, None, "there is one that was not refused");
+        }
         let Holder::Node(held) = &situation.holder else {
             return Ok(());
         };
@@ -129,8 +142,9 @@ proptest! {
                     world.probed(name, sign);
                     truth.check(&world)?;
                 }
-                Op::Change { cordoned, deleting, holder } => {
-                    let to = situation(&NAMES, &named(cordoned), &named(deleting), self::holder(holder));
+                Op::Change { cordoned, deleting, refused, holder } => {
+                    let [cordoned, deleting, refused] = [cordoned, deleting, refused].map(named);
+                    let to = refusing(&NAMES, &cordoned, &deleting, &refused, self::holder(holder));
                     if world.monitor.situation().holder != to.holder {
                         truth.holder_misses = 0;
                         truth.endpoint = None;
