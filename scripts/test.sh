@@ -78,13 +78,13 @@ run_targets() { # pattern
 }
 
 # The end-to-end tests mostly wait: for intervals, for probes, for other processes. So more of them run at a time than there are cores.
-# Those of the API endpoint take turns, since they break the API servers that they share: they are a process of their own beside the others,
-# whose threads would wait for them else.
+# Those of the API endpoint take turns, since they break the API servers of the two control planes that they share: they are a process of
+# their own beside the others, whose threads would wait for them else.
 end_to_end() {
     local threads=$((2 * $(nproc))) turns="$LOGS/test-end-to-end-in-turns.log" pid failed=0
     local run=(cargo test --workspace --locked --no-fail-fast --test e2e)
     "${run[@]}" --no-run || return 1
-    "${run[@]}" -- "$TURNS" --test-threads 1 >"$turns" 2>&1 &
+    "${run[@]}" -- "$TURNS" --test-threads 2 >"$turns" 2>&1 &
     pid=$!
     "${run[@]}" -- --skip "$TURNS" --test-threads "$threads" || failed=1
     wait "$pid" || failed=1

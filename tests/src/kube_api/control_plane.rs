@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow};
-use futures::future::try_join_all;
+use futures::future::{select_all, try_join_all};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams};
@@ -22,6 +22,8 @@ use crate::tools::{self, Tool};
 
 /// How many API servers there are.
 pub const MEMBERS: usize = 3;
+/// How many control planes the tests of a process share.
+const SHARED: usize = 2;
 /// What their certificate is issued for, beside addresses: the name by which pods call the API.
 pub const SERVER_NAME: &str = "kubernetes.default.svc";
 
@@ -90,20 +92,36 @@ impl ControlPlane {
         Ok(plane)
     }
 
-    /// The one that all tests of this process share, to whoever has it, alone. It is as new, but for what was put in it other than
-    /// nodes.
+    /// One of those that all tests of this process share, to whoever has it, alone. It is as new, but for what was put in it other than
+    /// nodes. There are [`SHARED`] at most, each started when those before it are taken.
     ///
     /// # Errors
     /// As [`ControlPlane::start`], and when it cannot be mended.
     pub async fn shared() -> Result<MutexGuard<'static, Self>> {
-        static SHARED: OnceCell<Result<Mutex<ControlPlane>, String>> = OnceCell::const_new();
-        let shared = SHARED
-            .get_or_init(async || {
-                let started = Self::start().await;
-                started.map(Mutex::new).map_err(|error| format!("{error:#}"))
-            })
-            .await;
-        let mut plane = shared.as_ref().map_err(|error| anyhow!("{error}"))?.lock().await;
+        static PLANES: [OnceCell<Result<Mutex<ControlPlane>, String>>; SHARED] =
+            [const { OnceCell::const_new() }; SHARED];
+        let mut started = Vec::new();
+        let mut free = None;
+        for plane in &PLANES {
+            let plane = plane.get_or_init(async || {
+                let plane = Self::start().await;
+                plane.map(Mutex::new).map_err(|error| format!("{error:#}"))
+            });
+            let plane = plane.await.as_ref().map_err(|error| anyhow!("{error}"))?;
+            free = plane.try_lock().ok();
+            if free.is_some() {
+                break;
+            }
+            started.push(plane);
+        }
+        let mut plane = match free {
+            Some(plane) => plane,
+            None => {
+                select_all(started.into_iter().map(|plane| Box::pin(plane.lock())))
+                    .await
+                    .0
+            }
+        };
         plane.mend().await?;
         Ok(plane)
     }
