@@ -63,14 +63,16 @@ struct Look {
     length: usize,
     /// Length of the list.
     total: usize,
+    has_next: bool,
 }
 
 impl Look {
-    /// Has the page as many objects as it must have in a list of this length, if a full one has `full`?
+    /// Has the page as many objects as it must have in a list of this length, if a full one has `full`? And is there no next one where the
+    /// length leaves none?
     fn adds_up(&self, full: usize) -> bool {
         let page = usize::try_from(self.page - 1).unwrap_or(usize::MAX);
         let from_here = self.total.saturating_sub(page.saturating_mul(full));
-        self.length == from_here.min(full)
+        self.length == from_here.min(full) && !(self.has_next && from_here <= full)
     }
 }
 
@@ -106,6 +108,7 @@ impl<T: Listed> Reading<T> {
             page: number,
             length: page.items.len(),
             total: page.total,
+            has_next: page.has_next,
         });
         for item in page.items {
             let place = *self.places.entry(item.id()).or_insert(self.sightings.len());

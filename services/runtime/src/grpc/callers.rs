@@ -115,6 +115,7 @@ pub(crate) const TABLE: &[(&str, &[Row])] = &[
             ("ListReservations", &[All, Eip]),
             ("CreateReservation", &[All, Eip]),
             ("DeleteReservation", &[All, Eip]),
+            ("ReplaceTags", &[All, Eip]),
             ("Assign", &[All, Eip, Agent]),
             ("Unassign", &[All, Eip, Agent]),
             ("GetEndpoint", &[All, Eip, Agent]),
