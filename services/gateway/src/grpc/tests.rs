@@ -197,7 +197,7 @@ fn with_endpoint(node_port: Option<u16>, node_selector: &str) -> World {
             namespace: "kube-system".to_owned(),
             name: "external".to_owned(),
             address: None,
-            port: 443,
+            port: Some(443),
             node_port,
             node_selector: node_selector.to_owned(),
         }),
