@@ -105,7 +105,7 @@ fn what_a_list_lacks_is_gone_and_what_it_has_is_compared() {
 
 #[test]
 fn each_scope_resets_its_own() {
-    let service = |namespace: &str| -> crate::cluster::objects::ServiceObject {
+    let service = |namespace: &str| -> ServiceObject {
         serde_json::from_value(
             json!({ "metadata": { "name": "s", "namespace": namespace, "uid": namespace } }),
         )
