@@ -2,7 +2,7 @@
 //! word.
 //!
 //! ```text
-//! gather (reads the cluster and the cloud) ──Facts──► plan (pure) ──► items, and an id that stands for exactly them
+//! gather (reads the cluster and the cloud) ──Facts──► plan (pure) ──► items, and an id that stands for what a person decides
 //!                                                                        └──id──► apply: gathers anew, and goes on if it is the same plan
 //! ```
 //!

@@ -14,6 +14,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use clap::{Subcommand, ValueEnum};
+use groundplane_core::ErrorKind;
 use groundplane_proto::gateway::v1 as pb;
 use groundplane_proto::gateway::v1::gateway_service_client::GatewayServiceClient;
 use groundplane_runtime::args::ClientTlsArgs;
@@ -130,7 +131,9 @@ pub(crate) async fn run(args: CtlArgs) -> anyhow::Result<()> {
         Command::Takeover(command) => takeover::run(channel()?, command, output).await,
     };
     answered.map_err(|error| match error.downcast_ref::<RpcError>() {
-        Some(rpc) if rpc.kind.is_retryable() => error.context(away()),
+        Some(rpc) if matches!(rpc.kind, ErrorKind::Unavailable | ErrorKind::Timeout) => {
+            error.context(away())
+        }
         _ => error,
     })
 }

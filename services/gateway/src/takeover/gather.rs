@@ -169,7 +169,9 @@ async fn metallb(gateway: &Gateway) -> Metallb {
                 // Not served in this version, or not at all.
                 Ok(None) => {}
                 Ok(Some(listed)) => {
-                    found.labelled.extend(listed.items.iter().map(|object| labelled(kind, object)));
+                    found
+                        .labelled
+                        .extend(listed.items.iter().map(|object| labelled(kind, object)));
                     break;
                 }
                 Err(why) => {

@@ -124,7 +124,7 @@ pub(crate) struct Item {
     pub(crate) gives: Option<Key>,
 }
 
-/// Everything that was found, and an id that stands for exactly that.
+/// Everything that was found, and an id that stands for what of it a person decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) id: String,
@@ -161,14 +161,9 @@ impl Item {
         }
     }
 
-    /// Its part of what the plan's id stands for.
-    fn stands_for(&self, hasher: &mut DefaultHasher) {
-        if self.group == "nodes" {
-            // What becomes of nodes nobody decides, and only the leader knows which of them have peers.
-            (self.kind, &self.name, &self.found).hash(hasher);
-        } else {
-            self.hash(hasher);
-        }
+    /// Does it need a person, or keep everybody from acting? All else the controllers do by themselves, also between plan and apply.
+    fn is_decided(&self) -> bool {
+        self.gives.is_some() || self.group == "rivals"
     }
 
     fn is(mut self, action: Action, detail: impl Into<String>) -> Self {
@@ -186,12 +181,11 @@ pub(crate) fn plan(facts: &Facts) -> Plan {
     items.extend(leftovers::nodes(facts));
     items.extend(leftovers::metallb(facts));
     items.extend(endpoint::items(facts));
-    let mut hasher = DefaultHasher::new();
-    for item in &items {
-        item.stands_for(&mut hasher);
-    }
-    // What other clusters do does not change what is planned for this one.
     items.extend(reservations::others(facts));
+    let mut hasher = DefaultHasher::new();
+    for item in items.iter().filter(|item| item.is_decided()) {
+        item.hash(&mut hasher);
+    }
     Plan {
         id: format!("{:016x}", hasher.finish()),
         items,
@@ -213,7 +207,7 @@ fn rivals(verdict: &Verdict, refuses: bool) -> Vec<Item> {
             "controller",
             "an older one",
             "it is not known yet whether it runs",
-            "look again in half a minute".to_owned(),
+            "look again in a minute".to_owned(),
         )],
         Verdict::Rivals(rivals) => rivals
             .iter()

@@ -158,7 +158,10 @@ impl Show for Found {
         };
         text.push('\n');
         if self.blocked > 0 {
-            text.push_str(&format!("{} blocked: see their details for what to do yourself\n", self.blocked));
+            text.push_str(&format!(
+                "{} blocked: see their details for what to do yourself\n",
+                self.blocked
+            ));
         }
         text.push_str(&next);
         text
@@ -259,9 +262,15 @@ mod tests {
                 .contains("1 to do, which groundplane does by itself")
         );
         let in_the_way = plan(vec![item(Blocked, false), item(Change, false)]).text();
-        assert!(in_the_way.contains("1 blocked: ") && in_the_way.contains("1 to do, which groundplane does by itself"));
+        assert!(
+            in_the_way.contains("1 blocked: ")
+                && in_the_way.contains("1 to do, which groundplane does by itself")
+        );
         let stuck = plan(vec![item(Blocked, false)]).text();
-        assert!(stuck.contains("1 blocked: ") && !stuck.contains("nothing is left"), "{stuck}");
+        assert!(
+            stuck.contains("1 blocked: ") && !stuck.contains("nothing is left"),
+            "{stuck}"
+        );
         let by_word = plan(vec![item(Adopt, true)]);
         assert!(by_word.text().contains("takeover apply --plan abc"));
     }

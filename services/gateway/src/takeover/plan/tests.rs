@@ -305,7 +305,12 @@ fn what_cannot_be_read_is_said() {
     assert_eq!(lines(&facts), [("metallb", Action::Leave, false), blocked]);
     facts.announcer = Announcer::Metallb;
     assert_eq!(lines(&facts), [("metallb", Action::Blocked, false), blocked]);
-    assert!(plan(&facts).items.iter().all(|item| item.detail.contains("forbidden")));
+    assert!(
+        plan(&facts)
+            .items
+            .iter()
+            .all(|item| item.detail.contains("forbidden"))
+    );
 }
 
 /// What a person made, with the label of an older controller: not adopted, and not called so.
@@ -322,16 +327,28 @@ fn what_is_a_persons_stays_so_whatever_its_label() {
     facts.metallb.labelled = vec![labelled(true)];
     assert_eq!(lines(&facts)[1], ("metallb", Action::Leave, false));
     facts.metallb.labelled = vec![labelled(false)];
-    assert_ne!(plan(&facts).items[1].detail, "yours, though it has that label: not touched");
+    assert_ne!(
+        plan(&facts).items[1].detail,
+        "yours, though it has that label: not touched"
+    );
 }
 
-/// The id stands for the plan: it is the same for the same facts, and another for others.
+/// The id stands for what a person decides: it is another where that is another, and the same whatever the controllers do meanwhile.
 #[test]
 fn a_plan_is_known_by_its_id() {
     let mut one = facts();
+    one.reservations = vec![reserved(Standing::Former, Some("web"), false)];
     one.services = vec![service("web", &json!({}), &json!({}))];
-    assert_eq!(plan(&one).id, plan(&one.clone()).id);
     let before = plan(&one).id;
+    assert_eq!(plan(&one.clone()).id, before);
+    one.services.push(service("other", &json!({}), &settled()));
+    one.nodes = vec![node(&json!({ "packet.com/node.asn": "1" }))];
+    assert_eq!(plan(&one).id, before, "the controllers go on");
+    let other = format!("{ADDRESS}0");
+    one.services[0] = service("web", &json!({ "loadBalancerIP": other }), &json!({}));
+    assert_ne!(plan(&one).id, before, "its Service has another address by now");
+    one.services[0] = service("web", &json!({}), &json!({}));
+    assert_eq!(plan(&one).id, before);
     one.rivals = Verdict::Rivals(vec![Rival {
         what: "daemonset kube-system/x".to_owned(),
         found: "1 of its pods ready".to_owned(),
