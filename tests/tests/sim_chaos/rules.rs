@@ -16,6 +16,14 @@ pub(crate) fn shown_by(service: &Value) -> &str {
         .unwrap_or_default()
 }
 
+/// Does our condition say that it has its address?
+fn is_ready(service: &Value) -> bool {
+    let conditions = service["status"]["conditions"].as_array();
+    let ours =
+        |condition: &Value| condition["type"] == names::CONDITION_ADDRESS && condition["status"] == "True";
+    conditions.is_some_and(|all| all.iter().any(ours))
+}
+
 fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     object["metadata"][field].as_str().unwrap_or_default()
 }
@@ -178,6 +186,9 @@ impl World {
                 .collect();
             if wanted.balanced && (shows.is_empty() || has != [shows]) {
                 return Some(format!("{name} shows `{shows}` and holds {has:?}"));
+            }
+            if wanted.balanced && !is_ready(&service) {
+                return Some(format!("{name} is not said to be ready: {}", service["status"]));
             }
             if !wanted.balanced && !shows.is_empty() {
                 return Some(format!("{name} shows `{shows}` and is no load balancer"));
