@@ -43,10 +43,10 @@ impl Project {
     pub(crate) async fn ensure(&self, age: Duration) -> Result<BgpProject, CloudError> {
         let seen = self.attempts.load(Ordering::Acquire);
         let mut state = self.state.lock().await;
-        if let Some((project, at)) = &state.project {
-            if at.elapsed() < if project.pending { PENDING } else { age } {
-                return Ok(project.clone());
-            }
+        if let Some((project, at)) = &state.project
+            && at.elapsed() < if project.pending { PENDING } else { age }
+        {
+            return Ok(project.clone());
         }
         if self.attempts.load(Ordering::Acquire) != seen
             && let Some(failure) = &state.failure
