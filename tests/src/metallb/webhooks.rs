@@ -114,7 +114,9 @@ async fn configure(corner: &Corner, namespace: &str, name: &str, certificate: &s
     let hooks = configuration["webhooks"].as_array_mut().context("no webhooks")?;
     ensure!(hooks.len() >= 6, "{} webhooks", hooks.len());
     for hook in hooks {
-        let path = hook["clientConfig"]["service"]["path"].as_str().context("no path")?;
+        let path = hook["clientConfig"]["service"]["path"]
+            .as_str()
+            .context("no path")?;
         hook["clientConfig"] = json!({
             "url": format!("https://{}:{PORT}{path}", Ipv4Addr::LOCALHOST),
             "caBundle": BASE64.encode(certificate),
@@ -140,9 +142,11 @@ async fn asked(corner: &Corner, namespace: &str) -> Result<()> {
         dry_run: true,
         ..PostParams::default()
     };
-    eventually("MetalLB is asked", async || match api.create(&parameters, &wrong).await {
-        Err(kube::Error::Api(status)) if status.message.contains("denied the request") => Ok(()),
-        answer => anyhow::bail!("it is not: {answer:?}"),
+    eventually("MetalLB is asked", async || {
+        match api.create(&parameters, &wrong).await {
+            Err(kube::Error::Api(status)) if status.message.contains("denied the request") => Ok(()),
+            answer => anyhow::bail!("it is not: {answer:?}"),
+        }
     })
     .await
 }

@@ -154,7 +154,9 @@ async fn agents_are_where_the_api_servers_are() -> Result<()> {
     let looks = |who: &str| {
         let name = format!("groundplane-{who}rivals");
         let mut found = roles.iter().filter(|role| role["metadata"]["name"] == *name);
-        found.next().map(|role| (&role["metadata"]["namespace"], &role["rules"]))
+        found
+            .next()
+            .map(|role| (&role["metadata"]["namespace"], &role["rules"]))
     };
     let rivals = looks("agent-").context("no role for looking for older controllers")?;
     assert_eq!(Some(rivals), looks("gateway-"), "as the gateway looks");

@@ -45,8 +45,8 @@ async fn event(corner: &Corner, namespace: &str, object: &str, reason: &str) -> 
     let events: Api<Event> = Api::namespaced(corner.client(), namespace);
     let about = ListParams::default().fields(&format!("involvedObject.name={object}"));
     eventually(format_args!("{object} has an event {reason}"), async || {
-        let found = events.list(&about).await?.items.into_iter();
-        let told = found.filter(|event| event.reason.as_deref() == Some(reason)).last();
+        let mut found = events.list(&about).await?.items.into_iter().rev();
+        let told = found.find(|event| event.reason.as_deref() == Some(reason));
         told.and_then(|event| event.message).context("not yet")
     })
     .await
@@ -57,7 +57,11 @@ async fn event(corner: &Corner, namespace: &str, object: &str, reason: &str) -> 
 /// is refused.
 #[tokio::test]
 async fn metallbs_own_webhooks_accept_what_is_written() -> Result<()> {
-    for (speaker, peer_mode, count) in [("native", "native", 4), ("frr-k8s", "native", 4), ("frr-k8s", "frr", 2)] {
+    for (speaker, peer_mode, count) in [
+        ("native", "native", 4),
+        ("frr-k8s", "native", 4),
+        ("frr-k8s", "frr", 2),
+    ] {
         let (corner, namespace) = corner(&format!("hooks-{speaker}-{peer_mode}"), "metallb").await?;
         let webhooks = Webhooks::start(&corner, &namespace, speaker).await?;
         let mode = format!(", peerMode: {peer_mode}");
@@ -75,13 +79,24 @@ async fn metallbs_own_webhooks_accept_what_is_written() -> Result<()> {
         valid(corner, &namespace, "controller").await?;
         let address = corner.addresses_of("web", 1).await?.remove(0);
         let overlapping = json!({ "addresses": [format!("{address}/32")] });
-        let refused = create(corner, &namespace, "IPAddressPool", "theirs", json!({}), overlapping).await;
+        let refused = create(
+            corner,
+            &namespace,
+            "IPAddressPool",
+            "theirs",
+            json!({}),
+            overlapping,
+        )
+        .await;
         let refused = refused.err().context("MetalLB was not asked")?;
         ensure!(format!("{refused:#}").contains("overlaps"), "{refused:#}");
         corner.delete_service("web").await?;
         corner.service_gone("web").await?;
         peers_of(corner, &namespace, 0).await?;
-        ensure!(!world.log_text()?.contains("AnnouncerRefused"), "something was refused");
+        ensure!(
+            !world.log_text()?.contains("AnnouncerRefused"),
+            "something was refused"
+        );
         webhooks.forget(corner).await?;
     }
     Ok(())
@@ -135,10 +150,11 @@ async fn what_metallb_refuses_is_told_in_its_own_words() -> Result<()> {
     })
     .await?;
     add_service(corner, "more").await?;
-    let invalid = |service: &Service| {
-        condition(service).filter(|condition| condition.reason == "AnnouncerInvalid")
-    };
-    let told = corner.service_until("more", "says what MetalLB says", invalid).await?;
+    let invalid =
+        |service: &Service| condition(service).filter(|condition| condition.reason == "AnnouncerInvalid");
+    let told = corner
+        .service_until("more", "says what MetalLB says", invalid)
+        .await?;
     ensure!(told.message.contains("overlaps"), "{}", told.message);
     let said = event(corner, &namespace, "controller", "MetalLBConfigurationInvalid").await?;
     ensure!(said.contains("overlaps"), "{said}");
@@ -163,7 +179,8 @@ async fn a_secret_of_the_user_is_left_alone() -> Result<()> {
         "stringData": { "username": "me", "password": "mine" },
     }))?;
     let theirs = secrets.create(&PostParams::default(), &theirs).await?;
-    let options = WorldOptions::equinix(with_password()).gateway(&section(&corner, "metallb", &namespace, ""));
+    let options =
+        WorldOptions::equinix(with_password()).gateway(&section(&corner, "metallb", &namespace, ""));
     let world = started(corner, options).await?;
     let corner = &world.corner;
     add_machine(&world, "a").await?;
@@ -184,6 +201,9 @@ async fn a_secret_of_the_user_is_left_alone() -> Result<()> {
         Ok(())
     })
     .await?;
-    ensure!(!world.log_text()?.contains("Secret4711x"), "the log holds a password");
+    ensure!(
+        !world.log_text()?.contains("Secret4711x"),
+        "the log holds a password"
+    );
     Ok(())
 }

@@ -360,12 +360,19 @@ async fn no_address_is_given_twice() -> Result<()> {
 async fn a_name_with_two_slashes_is_an_error_and_nothing_else() -> Result<()> {
     let world = WorldOptions::fixed().start("slashes").await?;
     let corner = &world.corner;
-    corner.create_service(corner.service_draft("web").pool("a/b/c")).await?;
-    let told = corner.service_until("web", "says what is wrong", condition).await?;
+    corner
+        .create_service(corner.service_draft("web").pool("a/b/c"))
+        .await?;
+    let told = corner
+        .service_until("web", "says what is wrong", condition)
+        .await?;
     assert_eq!(told.reason, "InvalidPool");
     ensure!(told.message.contains("a/b/c"), "{}", told.message);
     let service = corner.api::<Service>().get("web").await?;
-    ensure!(!finalized(&service) && ingress_of(&service).is_empty(), "{service:?}");
+    ensure!(
+        !finalized(&service) && ingress_of(&service).is_empty(),
+        "{service:?}"
+    );
     assert_eq!(world.ctl(&["addresses"]).await?, json!([]));
     let right = json!({ "metadata": { "annotations": { SERVICE_POOL: "public" } } });
     corner.edit_service("web", &right).await?;
@@ -400,7 +407,11 @@ async fn each_change_of_a_service_is_followed_or_costs_nothing() -> Result<()> {
     let both = corner.addresses_of("web", 2).await?;
     assert_eq!(both[0], first[0]);
     corner.service_until("web", "is settled", told).await?;
-    let writes = corner.requests_since(mark).await?.by_agent("groundplane/").writes();
+    let writes = corner
+        .requests_since(mark)
+        .await?
+        .by_agent("groundplane/")
+        .writes();
     let writes = writes.only(|request| request.resource.starts_with("services"));
     assert_eq!(writes.count(), 1, "{:?}", writes.summary());
     let one = json!({ "spec": { "ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv4"] } });

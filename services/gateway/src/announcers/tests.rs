@@ -109,7 +109,12 @@ fn removal_leaves_the_service_as_it_was() {
 /// S2: `empty` needs no write to the Service.
 #[test]
 fn empty_writes_nothing() {
-    let changes = apply(&Empty::default(), &service(json!({}), ""), &addresses(&["192.0.2.7"])).unwrap();
+    let changes = apply(
+        &Empty::default(),
+        &service(json!({}), ""),
+        &addresses(&["192.0.2.7"]),
+    )
+    .unwrap();
     assert!(changes.is_empty());
 }
 
@@ -117,7 +122,10 @@ fn empty_writes_nothing() {
 #[test]
 fn empty_tells_where_it_is_told_to() {
     let empty = Empty::new(&config::Empty {
-        tell: vec!["spec.loadBalancerIP".to_owned(), "cherryservers.com/loadBalancerIPs".to_owned()],
+        tell: vec![
+            "spec.loadBalancerIP".to_owned(),
+            "cherryservers.com/loadBalancerIPs".to_owned(),
+        ],
     });
     let fresh = service(json!({}), "");
     let changes = apply(&empty, &fresh, &addresses(&["192.0.2.7"])).unwrap();
@@ -149,7 +157,12 @@ fn empty_tells_where_it_is_told_to() {
     );
     let users = service(json!({"cherryservers.com/loadBalancerIPs": "192.0.2.9"}), "");
     let refused = apply(&empty, &users, &addresses(&["192.0.2.7"])).unwrap_err();
-    assert!(refused.to_string().starts_with("cherryservers.com/loadBalancerIPs says `192.0.2.9`"), "{refused}");
+    assert!(
+        refused
+            .to_string()
+            .starts_with("cherryservers.com/loadBalancerIPs says `192.0.2.9`"),
+        "{refused}"
+    );
 }
 
 #[test]

@@ -217,9 +217,10 @@ impl<T: Slim> Index<T> {
     pub(super) fn fold(&self, object: T) -> Arc<T> {
         let object = Arc::new(object);
         let mut state = self.state.write();
-        let supersedes = state.objects.get(object.key()).is_some_and(|known| {
-            known.uid() == object.uid() && newer(object.version(), known.version())
-        });
+        let supersedes = state
+            .objects
+            .get(object.key())
+            .is_some_and(|known| known.uid() == object.uid() && newer(object.version(), known.version()));
         if supersedes {
             state.put(&object);
         }
@@ -232,9 +233,8 @@ impl<T: Slim> State<T> {
         let key = object.key().clone();
         let known = self.objects.get(&key);
         // An answer to our own write came first.
-        let is_old = |known: &Arc<T>| {
-            known.uid() == object.uid() && !newer(object.version(), known.version())
-        };
+        let is_old =
+            |known: &Arc<T>| known.uid() == object.uid() && !newer(object.version(), known.version());
         if known.is_some_and(is_old) {
             return None;
         }

@@ -25,8 +25,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use groundplane_core::ErrorKind;
-use groundplane_runtime::{Backoff, Context};
 use groundplane_runtime::grpc::RpcError;
+use groundplane_runtime::{Backoff, Context};
 use tracing::{debug, warn};
 
 use crate::announcers::{self, Announcer};

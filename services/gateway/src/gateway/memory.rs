@@ -202,7 +202,10 @@ mod tests {
     #[tokio::test]
     async fn holders_follow_what_is_known() {
         let memory = Memory::default();
-        let (web, api) = (Key::namespaced("default", "web"), Key::namespaced("default", "api"));
+        let (web, api) = (
+            Key::namespaced("default", "web"),
+            Key::namespaced("default", "api"),
+        );
         let (seven, eight): (IpAddr, IpAddr) = ("192.0.2.7".parse().unwrap(), "192.0.2.8".parse().unwrap());
         memory.put(&web, known("192.0.2.7"));
         memory.put(&api, known("192.0.2.7"));

@@ -28,7 +28,9 @@ impl Prefixes {
     /// How many the cloud allowed when it was asked last, if that was no longer ago.
     pub(crate) fn allowed(&self, age: Duration) -> Option<u32> {
         let allowed = *self.allowed.lock();
-        allowed.filter(|(_, at)| at.elapsed() <= age).map(|(count, _)| count)
+        allowed
+            .filter(|(_, at)| at.elapsed() <= age)
+            .map(|(count, _)| count)
     }
 
     /// The cloud said how many it allows.

@@ -267,7 +267,9 @@ impl State {
 
 /// The label that a list asks for: `key=value`.
 fn label(query: &str) -> String {
-    let asked = query.split('&').find_map(|part| part.strip_prefix("labelSelector="));
+    let asked = query
+        .split('&')
+        .find_map(|part| part.strip_prefix("labelSelector="));
     asked.unwrap_or_default().replace("%2F", "/").replace("%3D", "=")
 }
 

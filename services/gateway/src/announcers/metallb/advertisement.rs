@@ -75,7 +75,11 @@ fn unwanted_ones(kind: Kind, present: &[Object]) -> Vec<Change> {
 fn wanted_one(kind: Kind, present: &[Object], pools: &[Object]) -> AdvertPlan {
     let ours: Vec<&Object> = present.iter().filter(|object| is_ours(object)).collect();
     let legacy = present.iter().find(|object| is_legacy(object));
-    let users = || present.iter().filter(|object| !is_ours(object) && !is_legacy(object));
+    let users = || {
+        present
+            .iter()
+            .filter(|object| !is_ours(object) && !is_legacy(object))
+    };
     let mut plan = AdvertPlan::default();
     let strays = ours.iter().filter(|object| !selects_ours(&object.spec));
     plan.changes
@@ -91,7 +95,9 @@ fn wanted_one(kind: Kind, present: &[Object], pools: &[Object]) -> AdvertPlan {
     let restricts = || users().find(|object| object.owner() == Owner::Legacy);
     let missing = if !wishes.is_empty() {
         // Several are made one after another: a leader that comes in between goes on.
-        let missing = wishes.iter().filter(|wish| !ours.iter().any(|object| says(object, wish)));
+        let missing = wishes
+            .iter()
+            .filter(|wish| !ours.iter().any(|object| says(object, wish)));
         missing.filter(|_| begun).cloned().collect()
     } else if !ours.is_empty() || stands_in() {
         Vec::new()

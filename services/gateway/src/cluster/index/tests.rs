@@ -150,9 +150,15 @@ fn marks_follow_their_objects() {
     let index = Index::marked(1, crate::domain::service::named);
     let found = |address: &str| index.with_mark(address.parse().unwrap()).len();
     index.apply(service("1", "192.0.2.1", "192.0.2.2"));
-    assert_eq!((found("192.0.2.1"), found("192.0.2.2"), found("192.0.2.3")), (1, 1, 0));
+    assert_eq!(
+        (found("192.0.2.1"), found("192.0.2.2"), found("192.0.2.3")),
+        (1, 1, 0)
+    );
     index.apply(service("2", "192.0.2.1", "192.0.2.3"));
-    assert_eq!((found("192.0.2.1"), found("192.0.2.2"), found("192.0.2.3")), (1, 0, 1));
+    assert_eq!(
+        (found("192.0.2.1"), found("192.0.2.2"), found("192.0.2.3")),
+        (1, 0, 1)
+    );
     index.fold(service("3", "", "192.0.2.3"));
     assert_eq!((found("192.0.2.1"), found("192.0.2.3")), (0, 1));
     // Older than that.

@@ -80,10 +80,16 @@ impl MetallbController {
             info!("MetalLB accepts its configuration again");
             return;
         };
-        warn!(message = complaint.message, "MetalLB does not accept its configuration");
+        warn!(
+            message = complaint.message,
+            "MetalLB does not accept its configuration"
+        );
         for state in states {
             let key = Key::namespaced(&self.gateway.config.metallb.namespace, &state.name);
-            let message = format!("MetalLB goes on with its last valid configuration: {}", state.summary);
+            let message = format!(
+                "MetalLB goes on with its last valid configuration: {}",
+                state.summary
+            );
             let event = Event::warning("MetalLBConfigurationInvalid", message);
             let events = &self.gateway.cluster.events;
             events.record_about("ConfigurationState", &key, &state.uid, event);

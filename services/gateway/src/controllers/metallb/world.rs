@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use tracing::debug;
 
 use super::{MetallbController, Stop};
-use crate::announcers::{Record, Trouble};
 use crate::announcers::metallb::HOSTNAME;
 use crate::announcers::metallb::world::{Node, Peers, World};
+use crate::announcers::{Record, Trouble};
 use crate::cluster::objects::{NodeObject, ServiceObject, ServiceType};
 use crate::controllers::bgp;
 use crate::domain::service::{Scope, addresses, condition};

@@ -163,7 +163,11 @@ fn what_was_wanted_in_an_earlier_term_counts_no_more() {
     assert!(!board.withdraw(&goes, "u", 3), "it may be in again");
     let mut wishes = board.wishes(3, |_, _| true);
     assert_eq!(wishes.services, [(goes.clone(), BTreeSet::new())].into());
-    assert_eq!(wishes.outdated, std::slice::from_ref(&web), "it has to say it again");
+    assert_eq!(
+        wishes.outdated,
+        std::slice::from_ref(&web),
+        "it has to say it again"
+    );
     assert_eq!(board.place(&web, "u", &addresses, 3), (Seat::Waits, true));
     wishes = board.wishes(3, |_, _| true);
     assert_eq!(wishes.services[&web], addresses.into_iter().collect());

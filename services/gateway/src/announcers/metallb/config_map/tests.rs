@@ -183,7 +183,10 @@ fn the_peers_of_packet_ccm_follow_their_nodes() {
     };
     world.nodes.extend([node("n1", Peers::Exactly(vec![renumbered]))]);
     let changed = settle(&taken_over, &world);
-    assert!(changed.contains("peer-asn: 65531") && !changed.contains("peer-asn: 65530"), "{changed}");
+    assert!(
+        changed.contains("peer-asn: 65531") && !changed.contains("peer-asn: 65530"),
+        "{changed}"
+    );
 
     world.nodes.extend([node("n1", Peers::Exactly(Vec::new()))]);
     assert_eq!(settle(&changed, &world), changed);
@@ -192,7 +195,10 @@ fn the_peers_of_packet_ccm_follow_their_nodes() {
     assert_eq!(settle(&changed, &world), changed);
     world.complete = true;
     let gone = settle(&changed, &world);
-    assert!(!gone.contains("169.254.255.1") && gone.contains(by_hand), "{gone}");
+    assert!(
+        !gone.contains("169.254.255.1") && gone.contains(by_hand),
+        "{gone}"
+    );
 }
 
 /// E61: the last Service takes the peers with it.

@@ -431,7 +431,11 @@ fn an_advertisement_that_names_its_pools_leaves_the_new_ones_to_be_told() {
     settle(&world, &mut present, &settings());
     assert_eq!(present.bgp_advertisements, before);
     let told = plan(&world, &present, &settings()).unannounced.unwrap();
-    for word in ["theirs", "ipAddressPoolSelectors", "app.kubernetes.io/managed-by: groundplane"] {
+    for word in [
+        "theirs",
+        "ipAddressPoolSelectors",
+        "app.kubernetes.io/managed-by: groundplane",
+    ] {
         assert!(told.contains(word), "{told}");
     }
     present.bgp_advertisements[0].spec["ipAddressPools"] = json!(["theirs", "groundplane-ipv4-0"]);
@@ -448,7 +452,11 @@ fn what_a_person_said_of_the_old_advertisements_goes_on() {
     let old = json!({ "matchLabels": { key: value } });
     let ours = json!({ "matchLabels": { "app.kubernetes.io/managed-by": "groundplane" } });
     let mut present = nothing();
-    present.pools = vec![object("of-user", &[], json!({ "addresses": ["198.51.100.0/24"] }))];
+    present.pools = vec![object(
+        "of-user",
+        &[],
+        json!({ "addresses": ["198.51.100.0/24"] }),
+    )];
     present.bgp_advertisements = vec![
         object(
             "equinix-metal-bgp-adv",
@@ -479,7 +487,10 @@ fn what_a_person_said_of_the_old_advertisements_goes_on() {
             .map(|object| &object.spec)
             .collect();
         assert_eq!(specs.len(), 2, "{cut}: {specs:?}");
-        assert!(specs.contains(&&first) && specs.contains(&&second), "{cut}: {specs:?}");
+        assert!(
+            specs.contains(&&first) && specs.contains(&&second),
+            "{cut}: {specs:?}"
+        );
         assert!(present.bgp_advertisements.contains(&far));
         assert_eq!(present.bgp_advertisements.len(), 3);
     }

@@ -228,7 +228,10 @@ async fn an_annotation_with_what_goes_back_goes_with_it() {
         setup.change(|service| service["spec"]["type"] = json!("ClusterIP"));
         assert_eq!(setup.reconcile().await, Outcome::Done);
         let annotations = setup.live()["metadata"]["annotations"].clone();
-        assert_eq!((&annotations[key], &annotations[told]), (&Value::Null, &Value::Null));
+        assert_eq!(
+            (&annotations[key], &annotations[told]),
+            (&Value::Null, &Value::Null)
+        );
     }
 }
 
@@ -260,12 +263,22 @@ async fn one_prefix_too_many_is_refused() {
 /// E52: the cloud's limit holds where none is configured, and the lower one where both are.
 #[tokio::test(start_paused = true)]
 async fn of_two_limits_the_lower_one_holds() {
-    for (configured, allowed, fits) in [(0, 1, false), (5, 1, false), (1, 5, false), (0, 2, true), (0, 0, true)] {
+    for (configured, allowed, fits) in [
+        (0, 1, false),
+        (5, 1, false),
+        (1, 5, false),
+        (0, 2, true),
+        (0, 0, true),
+    ] {
         let config = Config {
             max_prefixes: configured,
             ..cloud()
         };
-        let two = Two::with(config, service("web", 80, false, ""), service("api", 443, false, ""));
+        let two = Two::with(
+            config,
+            service("web", 80, false, ""),
+            service("api", 443, false, ""),
+        );
         two.setup.world.bgp.limit(allowed, allowed);
         assert_eq!(two.first().await, Outcome::Done);
         let expected = if fits {
@@ -280,7 +293,11 @@ async fn of_two_limits_the_lower_one_holds() {
 /// E52: a limit that was raised is asked for before a Service is refused; and one that was refused comes when it is.
 #[tokio::test(start_paused = true)]
 async fn a_raised_limit_lets_services_in() {
-    let two = Two::with(cloud(), service("web", 80, false, ""), service("api", 443, false, ""));
+    let two = Two::with(
+        cloud(),
+        service("web", 80, false, ""),
+        service("api", 443, false, ""),
+    );
     let bgp = &two.setup.world.bgp;
     bgp.limit(1, 1);
     assert_eq!(two.first().await, Outcome::Done);
@@ -296,7 +313,11 @@ async fn a_raised_limit_lets_services_in() {
 /// is told; and where no node speaks BGP, none is asked for.
 #[tokio::test(start_paused = true)]
 async fn an_unknown_limit_is_waited_for() {
-    let two = Two::with(cloud(), service("web", 80, false, ""), service("api", 443, false, ""));
+    let two = Two::with(
+        cloud(),
+        service("web", 80, false, ""),
+        service("api", 443, false, ""),
+    );
     let world = &two.setup.world;
     let away = rpc_error(ErrorKind::Unavailable, "CLOUD_UNAVAILABLE");
     world.bgp.fail_project(&away);
@@ -314,7 +335,11 @@ async fn an_unknown_limit_is_waited_for() {
         bgp_node_selector: "speaks=bgp".to_owned(),
         ..cloud()
     };
-    let silent = Two::with(config, service("web", 80, false, ""), service("api", 443, false, ""));
+    let silent = Two::with(
+        config,
+        service("web", 80, false, ""),
+        service("api", 443, false, ""),
+    );
     silent.setup.world.bgp.fail_project(&away);
     assert_eq!(silent.first().await, Outcome::Done);
 }

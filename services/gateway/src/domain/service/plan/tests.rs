@@ -425,10 +425,21 @@ fn the_external_services_of_older_controllers_are_left_alone() {
         "metal-ccm-kubernetes-external",
         "cloud-provider-cherry-kubernetes-external",
     ] {
-        let named = |namespace: &str| service(json!({ "namespace": namespace, "name": name }), json!({}), json!({}));
+        let named = |namespace: &str| {
+            service(
+                json!({ "namespace": namespace, "name": name }),
+                json!({}),
+                json!({}),
+            )
+        };
         assert!(!scope.has(&named("kube-system")), "{name}");
         assert!(!scope.hides(&named("kube-system")), "{name}");
-        assert!(scope.why_not(&named("kube-system")).unwrap().contains("API endpoint"));
+        assert!(
+            scope
+                .why_not(&named("kube-system"))
+                .unwrap()
+                .contains("API endpoint")
+        );
         assert!(scope.has(&named("default")), "{name} of somebody else");
     }
 }
