@@ -101,14 +101,14 @@ async fn peers_come_late_change_and_go(cloud: CloudApi) -> Result<()> {
     corner
         .create_node(node.annotation("example.com/mine", "yes"))
         .await?;
-    let (route, once) = match cloud {
+    let (route, least) = match cloud {
         CloudApi::Equinix => ("/devices/{id}/bgp/neighbors", 1),
         // Once more as the server is told to speak BGP.
         CloudApi::Cherry => ("/servers/{id}", 2),
     };
     eventually("peers are asked for again", async || {
         let asked = project.journal().calls(0, "GET", route);
-        ensure!(asked.len() > once, "{} times", asked.len());
+        ensure!(asked.len() > least, "{} times", asked.len());
         Ok(())
     })
     .await?;
