@@ -266,7 +266,7 @@ impl EndpointIps for Gate {
     async fn assign(&self, address: IpAddr, machine: &ProviderId) -> Result<EndpointAssignment, CloudError> {
         let machine = machine.clone();
         let what = format!("assign to {:?}", number(&machine));
-        let refuses = self.world.refuses(&machine);
+        let refuses = self.world.refuses(self.life, &machine);
         self.write(what, move |fake| {
             Box::pin(async move {
                 match refuses {
@@ -296,7 +296,7 @@ impl EndpointIps for Gate {
         let machine = machine.clone();
         let what = format!("move to {:?}", number(&machine));
         self.world.judge_taking(self.life);
-        let refuses = self.world.refuses(&machine);
+        let refuses = self.world.refuses(self.life, &machine);
         self.write(what, move |fake| {
             Box::pin(async move {
                 match refuses {

@@ -41,7 +41,6 @@ impl World {
         let wrong = {
             let mut state = self.state();
             state.wanted.insert(to);
-            state.asked.push((life, target));
             state.decided_on.insert(decided_on.clone());
             let seen = &state.lives[life];
             let mut wrong = self.target_is_wrong(seen, target, now);

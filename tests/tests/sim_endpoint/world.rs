@@ -84,8 +84,8 @@ pub(crate) struct State {
     /// Assignments on which somebody has decided.
     pub(crate) decided_on: BTreeSet<String>,
     pub(crate) wanted: BTreeSet<ProviderId>,
-    /// To which machine each life has asked to have it moved, in order.
-    pub(crate) asked: Vec<(usize, usize)>,
+    /// For which machine each life was refused it, in order.
+    pub(crate) refusals: Vec<(usize, usize)>,
 }
 
 /// The world. Clones are the same world.
@@ -174,7 +174,7 @@ impl World {
             given: BTreeSet::new(),
             decided_on: BTreeSet::new(),
             wanted: BTreeSet::new(),
-            asked: Vec::new(),
+            refusals: Vec::new(),
         };
         if let Some(holder) = plan.holder {
             state.gave(fake.assign_by_hand(&provider_id(holder)));
@@ -200,9 +200,13 @@ impl World {
         self.plan.own_addresses_only
     }
 
-    /// Does the cloud never give it to this machine?
-    pub(crate) fn refuses(&self, machine: &ProviderId) -> bool {
-        number(machine).is_some_and(|machine| self.plan.refused.contains(&machine))
+    /// Does the cloud refuse it for this machine, now that this life asks?
+    pub(crate) fn refuses(&self, life: usize, machine: &ProviderId) -> bool {
+        let Some(machine) = number(machine).filter(|machine| self.plan.refused.contains(machine)) else {
+            return false;
+        };
+        self.state().refusals.push((life, machine));
+        true
     }
 
     /// When the run began.
