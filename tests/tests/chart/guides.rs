@@ -88,8 +88,8 @@ fn installed(guide: &str) -> Result<Vec<String>> {
 fn rights(objects: &[Value], namespace: &str) -> Vec<String> {
     let roles = of_kind(objects, "Role");
     let there = roles.iter().filter(|role| role["metadata"]["namespace"] == namespace);
-    let rules = there.flat_map(|role| list(&role["rules"]));
-    rules.map(|rule| text(&rule["resources"][0]).to_owned()).collect()
+    let granted = there.flat_map(|role| list(&role["rules"]));
+    granted.map(|rule| text(&rule["resources"][0]).to_owned()).collect()
 }
 
 fn variable<'a>(workload: &'a Value, name: &str) -> Option<&'a str> {
