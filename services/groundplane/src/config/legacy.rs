@@ -148,6 +148,7 @@ impl<'a> Layer<'a> {
             self.legacy.of = Some(self.generation.name());
             self.defaults();
             self.doubt();
+            self.facility();
         }
         if calls_cloud {
             self.require(&TABLE[TOKEN], cloud);
@@ -306,6 +307,20 @@ impl<'a> Layer<'a> {
             PACKET_ANNOTATION_PREFIX,
             Older::PacketCcm,
             Older::CloudProviderEquinixMetal,
+        ));
+    }
+
+    /// Says that nobody tells where new addresses are to be, where the controller before asked its own machine.
+    fn facility(&mut self) {
+        let says = |path: &str| self.document.says(path);
+        let is_off = self.document.origin("gateway.controllers.service").is_some();
+        if is_off || !self.generation.asked_its_machine() || says("equinix.facility") || says("equinix.metro") {
+            return;
+        }
+        self.legacy.remarks.push(format!(
+            "no facility is told (PACKET_FACILITY_NAME, METAL_FACILITY_NAME or `facility`); {} asked its machine for it. New addresses need \
+             it, or a metro: say `equinix.facility` or `equinix.metro`, or have each Service say it by its annotation",
+            self.generation.name()
         ));
     }
 

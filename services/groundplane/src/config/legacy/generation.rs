@@ -163,6 +163,11 @@ impl Generation {
         }
     }
 
+    /// Did it ask its own machine for the facility, where nobody told it?
+    pub(super) fn asked_its_machine(self) -> bool {
+        !matches!(self, Self::Metal | Self::Cherry)
+    }
+
     /// Is it Equinix Metal's only because nothing says whose it is? A file with token and project was written alike for packet-ccm.
     pub(super) fn could_be_packets(self, inputs: &Inputs) -> bool {
         matches!(self, Self::EarlyMetal | Self::Metal)

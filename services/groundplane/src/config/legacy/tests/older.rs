@@ -39,7 +39,18 @@ fn the_bare_secret_of_packet_ccm_does_what_packet_ccm_did() {
     );
     let taken = of(Older::PacketCcm, &[], Some(BARE));
     assert_eq!(taken.legacy.of, Some("packet-ccm"));
-    assert_eq!(taken.remarks(), [""; 0]);
+    let facility = "no facility is told (PACKET_FACILITY_NAME, METAL_FACILITY_NAME or `facility`); packet-ccm asked its machine for it. New \
+                    addresses need it, or a metro: say `equinix.facility` or `equinix.metro`, or have each Service say it by its annotation";
+    assert_eq!(taken.remarks(), [facility]);
+    let located = BARE.replace('}', r#", "facility": "ewr1"}"#);
+    for (environment, json) in [
+        (&[][..], &*located),
+        (&[("PACKET_FACILITY_NAME", "ewr1")], BARE),
+        (&[("PACKET_LB_CONFIGMAP", "disabled")], BARE),
+    ] {
+        let taken = of(Older::PacketCcm, environment, Some(json));
+        assert_eq!(taken.remarks(), [""; 0], "{environment:?} {json}");
+    }
     assert_eq!(taken.origin("driver"), "--cloud-config-of packet-ccm");
     assert_eq!(taken.origin("gateway.announcer"), "default of packet-ccm");
     let tagged = r#"{"apiKey": "s3cret", "projectID": "7a44b778", "eipTag": "api"}"#;
