@@ -26,6 +26,7 @@ use crate::{CloudError, CloudErrorKind};
 const HOLDS: Duration = Duration::from_secs(60);
 
 /// What the provider said.
+#[allow(clippy::struct_excessive_bools, reason = "the fields of the contract")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Said {
     pub(super) name: String,

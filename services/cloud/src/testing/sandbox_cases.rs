@@ -129,9 +129,10 @@ impl<Driver: MachineSource + ElasticIps + EndpointIps + BgpFabric> Case<'_, Driv
             );
             assert_eq!(shown.len(), own.len(), "{machine:?}");
             for row in shown {
-                let kind = match own[&row.address] {
-                    true => MachineAddressKind::ExternalIp,
-                    false => MachineAddressKind::InternalIp,
+                let kind = if own[&row.address] {
+                    MachineAddressKind::ExternalIp
+                } else {
+                    MachineAddressKind::InternalIp
                 };
                 assert_eq!(row.kind, kind, "{row:?}");
             }
