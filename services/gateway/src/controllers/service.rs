@@ -282,7 +282,11 @@ impl Controller for ServiceController {
             return self.vanished(key).await;
         };
         let done = match plan(&service, &self.scope) {
-            Plan::Ignore => return self.left_alone(&service).await,
+            Plan::Ignore => match self.set_finalizer(&service).await {
+                Ok(true) => self.release(service, true).await,
+                Ok(false) => return self.left_alone(&service).await,
+                Err(stop) => Err(stop),
+            },
             Plan::Refuse(refusal) => Err(Stop::Refused(refusal)),
             Plan::Hold(wish) => self.hold(service, &wish).await,
             Plan::Release { finalizer } => self.release(service, finalizer).await,

@@ -182,14 +182,7 @@ impl ServiceController {
         let live = self.gateway.cluster.services.read(key).await;
         live.map_err(|error| {
             warn!(%error, "the Service could not be read");
-            Stop::Outage {
-                refusal: Refusal::new(
-                    "Unavailable",
-                    "The API server does not answer. It is tried again.",
-                ),
-                tell: false,
-                at_least: Duration::ZERO,
-            }
+            unanswered()
         })
     }
 
@@ -306,5 +299,17 @@ impl ServiceController {
             events.record(&*service, Event::warning("UnAvailableLoadBalancer", message));
         }
         Ok(())
+    }
+}
+
+/// The API server does not answer a read.
+pub(super) fn unanswered() -> Stop {
+    Stop::Outage {
+        refusal: Refusal::new(
+            "Unavailable",
+            "The API server does not answer. It is tried again.",
+        ),
+        tell: false,
+        at_least: Duration::ZERO,
     }
 }

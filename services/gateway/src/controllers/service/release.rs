@@ -2,11 +2,17 @@
 
 use std::sync::Arc;
 
+use groundplane_core::names;
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Api;
+use tokio::time::timeout;
 use tracing::{debug, info};
 
+use super::hold::unanswered;
 use super::{ServiceController, Stop, patch};
 use crate::announcers;
-use crate::cluster::objects::{Key, ServiceObject};
+use crate::cluster::objects::{Key, ServiceObject, ServiceType};
 use crate::cluster::{Event, Part};
 use crate::domain::service::{Plan, condition, has_finalizer, plan};
 use crate::failpoint::{Point, pass};
@@ -103,6 +109,25 @@ impl ServiceController {
         }
     }
 
+    /// Did we set the finalizer of a Service that is none of our business, as far as it says itself? So it is where only a class is ours, and a
+    /// Service lost its type, and its class with it, before anything but the finalizer was on it. The API server knows who set what; it is
+    /// asked only where nobody should need the finalizer any more.
+    pub(super) async fn set_finalizer(&self, service: &ServiceObject) -> Result<bool, Stop> {
+        let needed = service.kind == ServiceType::LoadBalancer && !service.deleting;
+        if needed || !has_finalizer(service) {
+            return Ok(false);
+        }
+        let api: Api<Service> = Api::namespaced(self.gateway.cluster.client.clone(), &service.key.namespace);
+        let patience = self.gateway.config.write_timeout.0;
+        let live = match timeout(patience, api.get_metadata_opt(&service.key.name)).await {
+            Ok(Ok(live)) => live,
+            Ok(Err(_)) | Err(_) => return Err(unanswered()),
+        };
+        Ok(live.is_some_and(|live| {
+            live.metadata.uid.as_deref() == Some(&*service.uid) && has_set_finalizer(&live.metadata)
+        }))
+    }
+
     /// A Service that is none of our business. If we remember that it holds addresses, somebody took our traces off it.
     pub(super) async fn left_alone(&self, service: &ServiceObject) -> Outcome {
         let known = self.gateway.held.get(&service.key);
@@ -119,4 +144,14 @@ impl ServiceController {
         self.gateway.prefixes.leave(&service.key);
         Outcome::Done
     }
+}
+
+/// Is it our write by which the object has its finalizer?
+fn has_set_finalizer(metadata: &ObjectMeta) -> bool {
+    let value = format!("v:\"{}\"", names::SERVICE_FINALIZER);
+    let entries = metadata.managed_fields.iter().flatten();
+    entries
+        .filter(|entry| entry.manager.as_deref() == Some(names::FIELD_MANAGER))
+        .filter_map(|entry| entry.fields_v1.as_ref())
+        .any(|fields| !fields.0["f:metadata"]["f:finalizers"][&value].is_null())
 }

@@ -155,7 +155,8 @@ fn a_farewell_names_the_version_that_was_read() {
     let service = with(|service| {
         service["metadata"]["resourceVersion"] = json!("41");
         service["metadata"]["finalizers"] = json!([FINALIZER]);
-        service["status"]["conditions"] = json!([{ "type": "groundplane.dev/AddressReady", "status": "True" }]);
+        service["status"]["conditions"] =
+            json!([{ "type": "groundplane.dev/AddressReady", "status": "True" }]);
     });
     let service: ServiceObject = serde_json::from_value(service).unwrap();
     for patch in [
@@ -188,6 +189,33 @@ async fn a_late_farewell_does_not_meet_a_service_that_is_ours_again() {
     assert_eq!(setup.reconcile().await, Outcome::Done);
     assert_eq!(setup.ingress()[0]["ip"], "192.0.2.7");
     assert_eq!(setup.live()["metadata"]["finalizers"], json!([FINALIZER]));
+}
+
+/// Where only Services of a class are ours, one that turns into another type loses its class with it. If nothing but our finalizer was on it by
+/// then, it does not stay for ever: the API server knows that we set it, also after a restart. One that another controller set is left alone.
+#[tokio::test]
+async fn a_finalizer_goes_with_the_type_though_the_class_went_too() {
+    for (manager, ours) in [("groundplane", true), ("other-controller", false)] {
+        let config = Config {
+            claim_classless: false,
+            ..Config::default()
+        };
+        let left = with(|service| {
+            service["metadata"]["finalizers"] = json!([FINALIZER]);
+            let finalizers = json!({ ".": {}, (format!("v:\"{FINALIZER}\"")): {} });
+            service["metadata"]["managedFields"] = json!([{
+                "manager": manager, "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
+                "fieldsV1": { "f:metadata": { "f:finalizers": finalizers } },
+            }]);
+            service["spec"] = json!({ "type": "ClusterIP" });
+        });
+        let setup = Setup::new(config, left, &["192.0.2.7"]);
+        assert_eq!(setup.reconcile().await, Outcome::Done);
+        let stays = if ours { json!([]) } else { json!([FINALIZER]) };
+        assert_eq!(setup.live()["metadata"]["finalizers"], stays, "{manager}");
+        // What it may have been given goes back first.
+        assert_eq!(setup.world.eip.released().len(), usize::from(ours));
+    }
 }
 
 /// The same where the first write of the release needs no version, since it takes away what is ours alone: its answer tells that the Service
