@@ -37,6 +37,8 @@ const FASTER: u32 = 20;
 const ROUND: Duration = Duration::from_secs(300);
 /// In this time the networks of machines are listed anew.
 const NETWORKS: Duration = Duration::from_secs(3600);
+/// A page of lists at Cherry Servers, unless configured.
+const CHERRY_PAGE: f64 = 100.0;
 /// Neighbours that may be asked for in a minute.
 const NEIGHBOURS_A_MINUTE: f64 = 100.0;
 /// The measures of a cluster that is made, but for those of a node that comes.
@@ -264,14 +266,22 @@ impl Made {
         let Size { services, nodes } = self.world.size;
         let span = WATCHED * faster;
         let rounds = (span.as_secs_f64() / ROUND.as_secs_f64()).ceil();
-        // Machines, and reservations with the blocks of the machines' own addresses. Of several pages each but the last is read twice.
-        let lists = 2.0 * (number(services + 2 * nodes) / f64::from(PAGE)).ceil();
+        let page = match self.world.cloud {
+            CloudApi::Equinix => f64::from(PAGE),
+            CloudApi::Cherry => CHERRY_PAGE,
+        };
+        // Machines, and reservations with the blocks of the machines' own addresses.
+        let [machines, addresses] =
+            [nodes, services + 2 * nodes].map(|rows| (number(rows) / page).ceil().max(1.0));
+        let pages_once = rounds * (machines + addresses);
+        // Of several pages each but the last is read twice, on the way up and on the way down.
+        let pages_twice = rounds * (2.0 * (machines + addresses) - 2.0);
         // The networks of machines, for those whose neighbours are asked for.
         let networks = (span.as_secs_f64() / NETWORKS.as_secs_f64()).ceil();
         let neighbours = NEIGHBOURS_A_MINUTE * span.as_secs_f64() / 60.0;
         let (pages, of_machines) = (counted.pages(), counted.of_machines());
-        let row = Row::absolute(measure, pages, "calls", Target::AtMost(rounds * lists))
-            .own("pages", pages, rounds * lists + networks)
+        let row = Row::absolute(measure, pages, "calls", Target::AtMost(pages_once))
+            .own("pages", pages, pages_twice + networks)
             .with("minutes", span.as_secs() / 60)
             .with("of_machines", of_machines)
             .with("kube_writes", counted.kube_writes())
