@@ -158,10 +158,9 @@ impl Show for Found {
         };
         text.push('\n');
         if self.blocked > 0 {
-            text.push_str(&format!(
-                "{} blocked: see their details for what to do yourself\n",
-                self.blocked
-            ));
+            let blocked = self.blocked;
+            let blocked = format!("{blocked} blocked: see their details for what to do yourself\n");
+            text.push_str(&blocked);
         }
         text.push_str(&next);
         text

@@ -138,8 +138,8 @@ mod tests {
     use super::super::{NodeObject, ServiceObject, Slim as _};
     use super::*;
 
-    fn time(second: i64) -> Option<Timestamp> {
-        Some(Timestamp::from_second(second).unwrap())
+    fn time(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
     }
 
     fn entries() -> Value {
@@ -156,7 +156,7 @@ mod tests {
         [
             Written {
                 manager: "cloud-provider-equinix-metal",
-                at: time(20),
+                at: Some(time(20)),
             },
             Written {
                 manager: "packet-cloud-controller-manager",

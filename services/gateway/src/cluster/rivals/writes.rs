@@ -37,11 +37,14 @@ pub(super) struct Write {
     pub(super) at: Option<Timestamp>,
 }
 
+/// When the object of this UID was last written to by this name.
+type Seen = HashMap<(Box<str>, &'static str), Option<Timestamp>>;
+
 /// Remembers which writes were seen.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     /// The last write to each object by each name; `None`: nothing was looked at yet.
-    seen: Option<HashMap<(Box<str>, &'static str), Option<Timestamp>>>,
+    seen: Option<Seen>,
     /// When somebody was last known to run otherwise.
     known: Option<Instant>,
     news: Option<News>,
@@ -116,11 +119,7 @@ impl Ledger {
 }
 
 /// Was this written since the last look?
-fn is_new(
-    seen: &HashMap<(Box<str>, &'static str), Option<Timestamp>>,
-    write: &Write,
-    wall: Timestamp,
-) -> bool {
+fn is_new(seen: &Seen, write: &Write, wall: Timestamp) -> bool {
     let Some(at) = write.at else {
         return false;
     };

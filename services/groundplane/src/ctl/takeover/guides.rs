@@ -127,12 +127,11 @@ fn every_value_of_the_chart_is_one() {
                 let (path, value) = rest.split_once('=').unwrap();
                 count += 1;
                 let value = value.split_whitespace().next().unwrap_or_default();
-                let known = match path.strip_prefix("config.") {
-                    Some(key) => is_key(key),
-                    None => {
-                        let pointer = path.replace('.', "/properties/");
-                        schema.pointer(&format!("/properties/{pointer}")).is_some()
-                    }
+                let known = if let Some(key) = path.strip_prefix("config.") {
+                    is_key(key)
+                } else {
+                    let pointer = path.replace('.', "/properties/");
+                    schema.pointer(&format!("/properties/{pointer}")).is_some()
                 };
                 assert!(known && !value.is_empty(), "{name}: {path}={value}");
             }

@@ -43,8 +43,8 @@ impl Book {
     }
 }
 
-fn node(uid: &str) -> Option<String> {
-    Some(format!("Node {uid}"))
+fn node(uid: &str) -> String {
+    format!("Node {uid}")
 }
 
 #[test]
@@ -59,12 +59,15 @@ fn what_was_there_at_the_first_look_is_no_news() {
 fn a_later_write_is_news_and_so_is_one_to_an_object_without_any() {
     let mut book = Book::new();
     assert_eq!(book.after(0, &[("a", WALL - 5)]), None);
-    assert_eq!(book.after(10, &[("a", WALL)]), node("a"));
+    assert_eq!(book.after(10, &[("a", WALL)]), Some(node("a")));
     let mut book = Book::new();
     assert_eq!(book.after(0, &[]), None);
-    assert_eq!(book.after(10, &[("b", WALL)]), node("b"));
+    assert_eq!(book.after(10, &[("b", WALL)]), Some(node("b")));
     // The message stays the same while it goes on.
-    assert_eq!(book.after(10, &[("a", WALL + 9), ("b", WALL + 10)]), node("b"));
+    assert_eq!(
+        book.after(10, &[("a", WALL + 9), ("b", WALL + 10)]),
+        Some(node("b"))
+    );
 }
 
 /// A backup that is brought back, or an object that somebody replaces by an older one, has its entries with it.
@@ -91,8 +94,8 @@ fn what_could_not_be_read_is_as_it_was() {
         "the first look that saw something"
     );
     assert_eq!(book.look(10, None, false), None);
-    assert_eq!(book.after(10, &[("a", WALL + 1)]), node("a"));
-    assert_eq!(book.look(10, None, false), node("a"));
+    assert_eq!(book.after(10, &[("a", WALL + 1)]), Some(node("a")));
+    assert_eq!(book.look(10, None, false), Some(node("a")));
 }
 
 /// While its pods or its lease tell of it, and right after, its writes are its own.
@@ -105,7 +108,7 @@ fn one_that_is_known_is_not_known_twice() {
     assert_eq!(book.look(29, seen(WALL + 1), false), None, "its last");
     assert_eq!(
         book.look(1, seen(WALL + 2), false),
-        node("a"),
+        Some(node("a")),
         "after it had gone"
     );
     assert_eq!(
@@ -120,14 +123,14 @@ fn one_that_is_known_is_not_known_twice() {
 fn news_grows_old_and_comes_back_with_more_weight() {
     let mut book = Book::new();
     assert_eq!(book.after(0, &[]), None);
-    assert_eq!(book.after(10, &[("a", WALL)]), node("a"));
-    assert_eq!(book.after(299, &[("a", WALL)]), node("a"));
+    assert_eq!(book.after(10, &[("a", WALL)]), Some(node("a")));
+    assert_eq!(book.after(299, &[("a", WALL)]), Some(node("a")));
     assert_eq!(book.after(1, &[("a", WALL)]), None);
     for (at, minutes) in (1_i64..).zip([10, 20, 40, 60, 60]) {
-        assert_eq!(book.after(1, &[("a", WALL + at)]), node("a"));
+        assert_eq!(book.after(1, &[("a", WALL + at)]), Some(node("a")));
         assert_eq!(
             book.after(minutes * 60 - 1, &[("a", WALL + at)]),
-            node("a"),
+            Some(node("a")),
             "{minutes}"
         );
         assert_eq!(book.after(1, &[("a", WALL + at)]), None, "{minutes}");
