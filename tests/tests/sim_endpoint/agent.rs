@@ -269,10 +269,10 @@ impl EndpointIps for Gate {
         let refuses = self.world.refuses(self.life, &machine);
         self.write(what, move |fake| {
             Box::pin(async move {
-                match refuses {
-                    true => Err(refused()),
-                    false => fake.assign(address, &machine).await,
+                if refuses {
+                    return Err(refused());
                 }
+                fake.assign(address, &machine).await
             })
         })
         .await
@@ -299,10 +299,10 @@ impl EndpointIps for Gate {
         let refuses = self.world.refuses(self.life, &machine);
         self.write(what, move |fake| {
             Box::pin(async move {
-                match refuses {
-                    true => Err(refused()),
-                    false => fake.reassign(address, &machine).await,
+                if refuses {
+                    return Err(refused());
                 }
+                fake.reassign(address, &machine).await
             })
         })
         .await
