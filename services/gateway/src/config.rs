@@ -48,7 +48,7 @@ pub struct Config {
     /// Where addresses are written for those whom nobody tells.
     pub empty: Empty,
     /// Prefix of the BGP annotations on nodes, and of a Service's `eip-metro` and `eip-facility`; without the slash. Empty: that of the
-    /// driver's old controller.
+    /// driver's older controller.
     pub annotation_prefix: String,
     /// Which generations of annotations tell a node its BGP peers.
     pub annotation_formats: Vec<AnnotationFormat>,

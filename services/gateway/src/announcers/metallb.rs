@@ -11,7 +11,7 @@
 //! status. Back: the Service asks no more, its address leaves the pool, and then the address is given back.
 //!
 //! Whose an entry is:
-//! - Objects with [`MANAGED_BY`] are ours. Those with [`LEGACY_LABEL`] were written by the old cloud controllers, and are taken over where
+//! - Objects with [`MANAGED_BY`] are ours. Those with [`LEGACY_LABEL`] were written by the older controllers, and are taken over where
 //!   they stand: they are changed only if they must say something else. In MetalLB a pool cannot overlap another, and a peer that
 //!   changes, if only by its name or its selectors, loses its session; so neither can be replaced without a gap.
 //! - All else is the user's: never changed. What it covers already (an address in a pool, a peer of a node, an advertisement of our

@@ -144,7 +144,7 @@ struct Generation {
 const TODAY: [&str; 6] = ["node-asn", "peer-asn", "peer-ip", "src-ip", "bgp-pass", ""];
 
 impl Config {
-    /// Prefix of annotations, as configured or as the driver's old controller had it.
+    /// Prefix of annotations, as configured or as the driver's older controller had it.
     pub(crate) fn annotation_prefix(&self) -> &str {
         match self.annotation_prefix.as_str() {
             "" if is_cherry(self.driver) => CHERRY_ANNOTATION_PREFIX,

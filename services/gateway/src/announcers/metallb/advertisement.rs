@@ -1,6 +1,6 @@
 //! One `BGPAdvertisement` (or `L2Advertisement`) of all our pools, which selects them by their label: pure.
 //!
-//! After a takeover there may be several: what a person had added to the old controller's own (communities, preferences, peers), or had
+//! After a takeover there may be several: what a person had added to the older controller's own (communities, preferences, peers), or had
 //! made for all that carries its label, goes on for what is new.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ use crate::config::Advertisement;
 
 /// The name of ours.
 const NAME: &str = "groundplane";
-/// The name of the one that the old controllers wrote by themselves. All others with their label are the user's.
+/// The name of the one that the older controllers wrote by themselves. All others with their label are the user's.
 const LEGACY_NAME: &str = older::METALLB_ADVERTISEMENT;
 /// How an advertisement says which pools it is for.
 const POOLS: &str = "ipAddressPools";
@@ -89,7 +89,7 @@ fn wanted_one(kind: Kind, present: &[Object], pools: &[Object]) -> AdvertPlan {
     let begun = ours
         .iter()
         .all(|object| wishes.iter().any(|wish| says(object, wish)));
-    // The user's own stands in for ours, unless the old controller had written one beside it. Those that only have a label of the old
+    // The user's own stands in for ours, unless the older controller had written one beside it. Those that only have a label of the old
     // controllers restrict what is announced to the pools that they name.
     let stands_in = || users().any(|object| announces_ours(object, pools));
     let restricts = || users().find(|object| object.owner() == Owner::Legacy);
@@ -118,8 +118,8 @@ fn wanted_one(kind: Kind, present: &[Object], pools: &[Object]) -> AdvertPlan {
     plan
 }
 
-/// What ours have to say so that what is new is announced as the old controller's was: with the communities, preferences, peers and nodes
-/// that a person gave its advertisement, and those of a person that select whatever has the old controller's label.
+/// What ours have to say so that what is new is announced as the older controller's was: with the communities, preferences, peers and nodes
+/// that a person gave its advertisement, and those of a person that select whatever has the older controller's label.
 fn wishes(present: &[Object], pools: &[Object]) -> Vec<Value> {
     let old: BTreeMap<String, String> = [(LEGACY_LABEL.0.to_owned(), LEGACY_LABEL.1.to_owned())].into();
     let mut wishes = Vec::new();
@@ -139,7 +139,7 @@ fn wishes(present: &[Object], pools: &[Object]) -> Vec<Value> {
     wishes
 }
 
-/// What stands for the old controller's, which goes: it names our pools by their label instead of one by one, and pools of the user that
+/// What stands for the older controller's, which goes: it names our pools by their label instead of one by one, and pools of the user that
 /// a person put into it as they are.
 fn replaced(legacy: &Object, pools: &[Object]) -> Value {
     let users: Vec<&Value> = list(&legacy.spec, POOLS)
@@ -228,7 +228,7 @@ fn is_legacy(object: &Object) -> bool {
 }
 
 /// Does an advertisement of the user announce our pools? By naming or selecting them, or because it announces everything everywhere;
-/// with a label of the old controllers, also everything somewhere.
+/// with a label of the older controllers, also everything somewhere.
 fn announces_ours(object: &Object, pools: &[Object]) -> bool {
     let (names, selectors) = (list(&object.spec, POOLS), list(&object.spec, SELECTORS));
     if names.is_empty() && selectors.is_empty() {

@@ -1,7 +1,7 @@
 //! The configuration of MetalLB up to 0.12, one YAML text in a `ConfigMap`: pure.
 //!
 //! What is ours there: pools of single addresses that are called by their Services, and peers that carry the marks of a Service among
-//! their node selectors. The old controllers wrote them so, which is how their entries are known; a mark must not match any node. We
+//! their node selectors. The older controllers wrote them so, which is how their entries are known; a mark must not match any node. We
 //! mark a peer with one Service, for they marked it with all of them, and outgrew what an object can hold.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -99,7 +99,7 @@ fn write(document: &Document, world: &World, settings: &Settings) -> Result<Conf
     let active = world.awaited || !world.services.is_empty() || pools.left > 0;
     let peers = peers(document.list(PEERS)?, world, settings, active);
     let changes = !(pools.edit.append.is_empty() && peers.append.is_empty());
-    // In the form of the old controller's first write.
+    // In the form of the older controller's first write.
     let base = if document.is_blank() && changes {
         Document::parse(&format!(
             "{}{POOLS}: null\n{COMMUNITIES}: null\n{PEERS}: null\n",
@@ -307,7 +307,7 @@ fn is_mark(selector: &Value) -> bool {
     older::marks().any(|mark| !labels[mark.name].is_null())
 }
 
-/// Did we, or the old controller, write this peer?
+/// Did we, or the older controller, write this peer?
 fn is_marked(peer: &Value) -> bool {
     selectors(peer).any(is_mark)
 }
@@ -409,7 +409,7 @@ fn changed(present: &Value, peer: &Peer) -> Value {
     present
 }
 
-/// A new peer, in the form of the old controller.
+/// A new peer, in the form of the older controller.
 fn written(peer: &Peer, node: &Node, mark: &Key) -> Value {
     let selector = |labels: Value| json!({ "match-expressions": null, "match-labels": labels });
     let mut written = session(peer);

@@ -254,7 +254,7 @@ fn push_entries(out: &mut String, entries: &[Value], indent: usize) {
     }
 }
 
-/// An entry of a list, as the old controllers' library writes it: keys in order, lists as far in as their keys.
+/// An entry of a list, as the older controllers' library writes it: keys in order, lists as far in as their keys.
 fn push_item(out: &mut String, value: &Value, indent: usize) {
     let pad = " ".repeat(indent);
     match value {

@@ -1,6 +1,6 @@
 //! `BGPPeer` objects, and the Secrets with their passwords: pure.
 //!
-//! An object is known by what it says (which node, which neighbour) and not by its name, so that those of the old controller are
+//! An object is known by what it says (which node, which neighbour) and not by its name, so that those of the older controller are
 //! found. One that says the same already is left alone, to the letter: MetalLB ends the session of a peer that changes in any way.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -200,7 +200,7 @@ fn is_users(peer: &Peer, node: &Node, present: &Present) -> bool {
     })
 }
 
-/// Is the object the user's, or a group of the old controller's, which is not ours to take apart?
+/// Is the object the user's, or a group of the older controller's, which is not ours to take apart?
 fn is_theirs(object: &Object) -> bool {
     match object.owner() {
         Owner::User => true,
@@ -250,7 +250,7 @@ fn is_over(object: &Object, world: &World, present: &Present, settings: &Setting
     let hosts = hosts(&object.spec);
     let known = |host: &String| world.nodes.values().find(|node| node.hostname == *host);
     if !active || !settings.writes_peers() {
-        // Without peers of our own, what the old controller wrote is the user's now.
+        // Without peers of our own, what the older controller wrote is the user's now.
         return world.complete && (!active || object.owner() == Owner::Us);
     }
     let users = |node: &Node| {
@@ -380,7 +380,7 @@ fn said(spec: &Value, field: &str) -> Value {
     }
 }
 
-/// Changes a peer of the old controller, if its session would be another one: its hold time and its marks of Services stay as long as
+/// Changes a peer of the older controller, if its session would be another one: its hold time and its marks of Services stay as long as
 /// nothing else changes.
 fn adopt(object: &Object, peer: &Peer, spec: &Value) -> Option<Change> {
     let fields = [
@@ -391,7 +391,7 @@ fn adopt(object: &Object, peer: &Peer, spec: &Value) -> Option<Change> {
         "sourceAddress",
         "ebgpMultiHop",
     ];
-    // Where the session comes up without the mark, as the old controller for Equinix Metal had it, none is needed.
+    // Where the session comes up without the mark, as the older controller for Equinix Metal had it, none is needed.
     let same = fields.into_iter().all(|field| {
         said(&object.spec, field) == said(spec, field)
             || (field == "ebgpMultiHop" && said(&object.spec, field) == json!(false))

@@ -96,7 +96,7 @@ pub(super) fn plan(world: &World, pools: &[Object]) -> PoolPlan {
         let class = shard.class;
         let stays = |entry: &String| {
             let Some(address) = single(entry) else {
-                // A range is nobody's but the user's, who has it in an object of the old controller.
+                // A range is nobody's but the user's, who has it in an object of the older controller.
                 return class.is_none();
             };
             let wanted = match (classes.get(&address), class) {
@@ -222,7 +222,7 @@ fn apply(name: &str, object: Option<&Object>, addresses: &[String]) -> Change {
     }
 }
 
-/// A pool of the old controller gets our label, by which our advertisement finds it, and loses what nobody has any more.
+/// A pool of the older controller gets our label, by which our advertisement finds it, and loses what nobody has any more.
 fn adopt(object: &Object, addresses: &[String], loses: bool) -> Option<Change> {
     let mut patch = Map::new();
     if !object.has(MANAGED_BY) {

@@ -57,7 +57,7 @@ pub(crate) struct Read {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     Us,
-    /// The old cloud controller's, and so ours now.
+    /// The older controller's, and so ours now.
     Legacy,
     User,
 }

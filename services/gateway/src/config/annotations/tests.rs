@@ -91,7 +91,7 @@ fn a_name_of_ones_own_takes_the_place_of_one() {
     assert_eq!(config.eip_facility(), "metal.equinix.com/eip-facility");
 }
 
-/// Peers that are far are told as such, unless the old controller of the cloud did not.
+/// Peers that are far are told as such, unless the older controller of the cloud did not.
 #[test]
 fn multihop_is_told_except_on_equinix() {
     let mut config = of(&[AnnotationFormat::Indexed]);

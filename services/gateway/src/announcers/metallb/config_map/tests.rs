@@ -3,7 +3,7 @@ use pretty_assertions::assert_eq;
 use super::super::resources::tests::{ip, node, peer, settings, world};
 use super::*;
 
-/// E53: what the old controller writes for one Service on one node.
+/// E53: what the older controller writes for one Service on one node.
 const GOLDEN: &str = r#"address-pools:
 - addresses:
   - 145.40.1.1/32
@@ -32,7 +32,7 @@ peers:
   source-address: 10.1.1.1
 "#;
 
-/// What a user has, with everything that the old controller lost.
+/// What a user has, with everything that the older controller lost.
 const USERS: &str = r#"# by hand
 address-pools:
 - name: lan
@@ -79,7 +79,7 @@ fn settle(text: &str, world: &World) -> String {
     after
 }
 
-/// E53, E55, E62: into an empty `ConfigMap`, exactly what the old controller writes, the mark of the first Service on the first peer.
+/// E53, E55, E62: into an empty `ConfigMap`, exactly what the older controller writes, the mark of the first Service on the first peer.
 #[test]
 fn the_first_service_is_written_as_the_old_controller_writes_it() {
     for empty in ["", "\n", "{}", "null\n"] {
@@ -88,7 +88,7 @@ fn the_first_service_is_written_as_the_old_controller_writes_it() {
     assert_eq!(settle("# mine\n", &golden_world()), format!("# mine\n{GOLDEN}"));
 }
 
-/// E62: what the old controller wrote needs no write, marks of many Services included; what is new is beside it.
+/// E62: what the older controller wrote needs no write, marks of many Services included; what is new is beside it.
 #[test]
 fn what_the_old_controller_wrote_stays_as_it_is() {
     let second = "  - match-expressions: null

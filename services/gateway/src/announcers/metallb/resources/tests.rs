@@ -419,7 +419,7 @@ fn an_advertisement_of_the_user_stands_in_for_ours() {
     assert_eq!(present.l2_advertisements.len(), 1);
 }
 
-/// E60: one that a person labelled as the old controller's names the pools that it is for, as that controller had it: it stays as it is,
+/// E60: one that a person labelled as the older controller's names the pools that it is for, as that controller had it: it stays as it is,
 /// nothing is made beside it, and who is new is told that nobody announces it, with the way out. Nothing is wrong once it names ours.
 #[test]
 fn an_advertisement_that_names_its_pools_leaves_the_new_ones_to_be_told() {
@@ -442,7 +442,7 @@ fn an_advertisement_that_names_its_pools_leaves_the_new_ones_to_be_told() {
     assert_eq!(plan(&world, &present, &settings()).unannounced, None);
 }
 
-/// E58, E60: what a person added to the old controller's own advertisement goes on for what is new: communities and peers, and pools of
+/// E58, E60: what a person added to the older controller's own advertisement goes on for what is new: communities and peers, and pools of
 /// theirs that it names. So does one of theirs that selects whatever has that controller's label. A leader that dies in between leaves
 /// nothing half.
 #[test]
@@ -523,7 +523,7 @@ fn legacy_cluster() -> Present {
     present
 }
 
-/// E58, E59: what the old controller wrote is taken over where it stands: no session ends, and no address leaves its pool. It gets our
+/// E58, E59: what the older controller wrote is taken over where it stands: no session ends, and no address leaves its pool. It gets our
 /// label, and only then our advertisement takes the place of the old one.
 #[test]
 fn the_old_controllers_objects_are_taken_over_in_place() {
@@ -576,7 +576,7 @@ fn the_old_controllers_objects_are_taken_over_in_place() {
         assert_eq!(peer.spec["passwordSecret"]["name"], *peer.name);
         assert_eq!(peer.spec["holdTime"], "30s");
     }
-    // The pools of the old controller go with their Services.
+    // The pools of the older controller go with their Services.
     world.mentioned.clear();
     world.services.clear();
     settle(&world, &mut present, &settings());

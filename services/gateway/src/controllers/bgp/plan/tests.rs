@@ -48,7 +48,7 @@ fn answer() -> EnsureMachineResponse {
     }
 }
 
-/// As the old controller wrote it.
+/// As the older controller wrote it.
 fn written() -> Value {
     json!({
         "metal.equinix.com/bgp-peers-0-node-asn": "65000",
@@ -106,7 +106,7 @@ fn a_node_that_says_so_needs_no_patch() {
     assert_eq!(changes(&indexed(), &told(), &answer(), true), None);
 }
 
-/// What the old controller wrote is taken over as it is; only that it is ours is noted.
+/// What the older controller wrote is taken over as it is; only that it is ours is noted.
 #[test]
 fn what_another_controller_wrote_is_taken_over() {
     let changes = changes(&indexed(), &written(), &answer(), true).unwrap();
@@ -155,7 +155,7 @@ fn stale_keys_go_and_others_keys_stay() {
     ] {
         before[key] = json!(value);
     }
-    // An old controller's, of a third peer that is long gone.
+    // An older controller's, of a third peer that is long gone.
     before["metal.equinix.com/bgp-peers-2-peer-ip"] = json!("169.254.255.3");
     let mut answer = answer();
     answer.peers.remove(0);
