@@ -194,7 +194,7 @@ impl Plan {
         let mut plan = Self {
             seed,
             // By turns, so that a few runs in a row have each, and none always beside the same other.
-            cloud: if seed / 2 % 2 == 0 {
+            cloud: if (seed / 2).is_multiple_of(2) {
                 CloudApi::Equinix
             } else {
                 CloudApi::Cherry
