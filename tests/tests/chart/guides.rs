@@ -87,9 +87,13 @@ fn installed(guide: &str) -> Result<Vec<String>> {
 /// What the gateway may write in this namespace, first of each rule.
 fn rights(objects: &[Value], namespace: &str) -> Vec<String> {
     let roles = of_kind(objects, "Role");
-    let there = roles.iter().filter(|role| role["metadata"]["namespace"] == namespace);
+    let there = roles
+        .iter()
+        .filter(|role| role["metadata"]["namespace"] == namespace);
     let granted = there.flat_map(|role| list(&role["rules"]));
-    granted.map(|rule| text(&rule["resources"][0]).to_owned()).collect()
+    granted
+        .map(|rule| text(&rule["resources"][0]).to_owned())
+        .collect()
 }
 
 fn variable<'a>(workload: &'a Value, name: &str) -> Option<&'a str> {
@@ -108,16 +112,29 @@ async fn the_commands_of_the_guides_give_what_the_secret_asks_for() -> Result<()
         let objects = objects(&arguments).await?;
         let workloads = workloads(&objects);
         assert_eq!(workloads.keys().collect::<Vec<_>>(), ["all"], "{guide}");
-        assert_eq!(variable(workloads["all"], "GROUNDPLANE_CLOUD_CONFIG_OF"), Some(of), "{guide}");
+        assert_eq!(
+            variable(workloads["all"], "GROUNDPLANE_CLOUD_CONFIG_OF"),
+            Some(of),
+            "{guide}"
+        );
         let mut may = rights(&objects, "metallb-system");
         may.retain(|resource| ["ipaddresspools", "configmaps"].contains(&resource.as_str()));
         may.dedup();
         assert_eq!(may, metallb, "{guide}");
         let file = text_of(of_kind(&objects, "ConfigMap")[0]);
-        assert!(!file.contains("driver:") && !file.contains("announcer:"), "{guide}: {file}");
+        assert!(
+            !file.contains("driver:") && !file.contains("announcer:"),
+            "{guide}: {file}"
+        );
         let external = rights(&objects, "kube-system");
-        assert!(external.contains(&"endpointslices".to_owned()), "{guide}: {external:?}");
-        assert!(of_kind(&objects, "DaemonSet").is_empty(), "{guide}: nobody moves the endpoint yet");
+        assert!(
+            external.contains(&"endpointslices".to_owned()),
+            "{guide}: {external:?}"
+        );
+        assert!(
+            of_kind(&objects, "DaemonSet").is_empty(),
+            "{guide}: nobody moves the endpoint yet"
+        );
     }
     Ok(())
 }
@@ -131,9 +148,15 @@ async fn the_last_command_of_the_guide_starts_the_agents() -> Result<()> {
         let objects = objects(&[installed(guide)?, upgrades[0].clone()].concat()).await?;
         let agents = of_kind(&objects, "DaemonSet");
         ensure!(agents.len() == 1, "{guide}: no agents");
-        assert_eq!(variable(agents[0], "GROUNDPLANE_CLOUD_CONFIG_OF"), Some(of), "{guide}");
+        assert_eq!(
+            variable(agents[0], "GROUNDPLANE_CLOUD_CONFIG_OF"),
+            Some(of),
+            "{guide}"
+        );
         let volumes = list(&agents[0]["spec"]["template"]["spec"]["volumes"]);
-        let mounted = volumes.iter().any(|volume| volume["secret"]["secretName"] == secret);
+        let mounted = volumes
+            .iter()
+            .any(|volume| volume["secret"]["secretName"] == secret);
         ensure!(mounted, "{guide}: {volumes:?}");
     }
     Ok(())
@@ -151,7 +174,12 @@ async fn the_variables_of_the_guide_reach_who_reads_them() -> Result<()> {
     let values: Value = serde_saphyr::from_str(example)?;
     let first = &values["cloudConfig"]["extraEnv"][0];
     let (name, value) = (text(&first["name"]), text(&first["value"]));
-    ensure!(["METAL_", "PACKET_", "CHERRY_"].iter().any(|head| name.starts_with(head)), "{name}");
+    ensure!(
+        ["METAL_", "PACKET_", "CHERRY_"]
+            .iter()
+            .any(|head| name.starts_with(head)),
+        "{name}"
+    );
     let with = |more: &str| -> Vec<String> {
         let file = file.display().to_string();
         ["-f", &file, "--set", more].map(str::to_owned).to_vec()
@@ -162,12 +190,22 @@ async fn the_variables_of_the_guide_reach_who_reads_them() -> Result<()> {
     for (service, workload) in &workloads {
         let told = (service != "ipam").then_some(value);
         assert_eq!(variable(workload, name), told, "{service}");
-        assert_eq!(variable(workload, "GROUNDPLANE_CLOUD_CONFIG_OF"), None, "nothing tells it");
+        assert_eq!(
+            variable(workload, "GROUNDPLANE_CLOUD_CONFIG_OF"),
+            None,
+            "nothing tells it"
+        );
     }
     // They tell the driver, too, and may tell MetalLB and an endpoint.
     assert!(!text_of(of_kind(&services, "ConfigMap")[0]).contains("driver:"));
-    ensure!(!rights(&services, "metallb-system").is_empty(), "no right on MetalLB's objects");
-    ensure!(rights(&services, "kube-system").contains(&"endpointslices".to_owned()), "no endpoint");
+    ensure!(
+        !rights(&services, "metallb-system").is_empty(),
+        "no right on MetalLB's objects"
+    );
+    ensure!(
+        rights(&services, "kube-system").contains(&"endpointslices".to_owned()),
+        "no endpoint"
+    );
     let named = objects(&with("cloudConfig.of=metal-ccm")).await?;
     let all = crate::rendered::workloads(&named)["all"];
     assert_eq!(variable(all, name), Some(value));
@@ -214,7 +252,8 @@ async fn without_metallbs_namespace_there_is_no_right_in_it() -> Result<()> {
     let corner = api.corner("older").await?;
     let kubeconfig = api.kubeconfig(User::Admin);
     let namespace = format!("{}-metallb", corner.name());
-    let values = format!("cloudConfig.existingSecret=metal-cloud-config,cloudConfig.metallb.namespace={namespace}");
+    let values =
+        format!("cloudConfig.existingSecret=metal-cloud-config,cloudConfig.metallb.namespace={namespace}");
     let before = rendered_by(&kubeconfig, &values).await?;
     assert_eq!(rights(&before, &namespace), [""; 0]);
     assert_eq!(corner.another_namespace("metallb").await?, namespace);

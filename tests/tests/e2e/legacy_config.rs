@@ -137,7 +137,10 @@ async fn cherrys_json_file_gives_a_service_its_address() -> Result<()> {
         .await?;
     a_service_gets_its_address(&world).await?;
     says_its_address(&world, |service| {
-        service.metadata.annotations?.remove("cherryservers.com/loadBalancerIPs")
+        service
+            .metadata
+            .annotations?
+            .remove("cherryservers.com/loadBalancerIPs")
     })
     .await
 }
@@ -187,7 +190,10 @@ async fn the_bare_secret_of_packet_ccm_has_metallb_told() -> Result<()> {
 #[tokio::test]
 async fn a_bare_secret_is_told_of_until_it_is_called_by_a_name() -> Result<()> {
     let folder = Scratch::new("bare")?;
-    let file = folder.write("cloud-sa.json", r#"{"apiKey": "s3cret", "projectID": "7a44b778"}"#)?;
+    let file = folder.write(
+        "cloud-sa.json",
+        r#"{"apiKey": "s3cret", "projectID": "7a44b778"}"#,
+    )?;
     let show = ["ctl", "-o", "json", "config", "show"];
     let announcer = |said: &Said| -> Result<Value> {
         let rows: Vec<Value> = serde_json::from_str(&said.out).with_context(|| said.err.clone())?;
@@ -204,9 +210,18 @@ async fn a_bare_secret_is_told_of_until_it_is_called_by_a_name() -> Result<()> {
     assert_eq!(announcer(&said)?, json!("metallb-configmap"));
     ensure!(!said.err.contains(told), "{}", said.err);
     ensure!(said.err.contains("no facility is told"), "{}", said.err);
-    let wrong = run(&[&show[..], &["--cloud-config-of", "packet"]].concat(), &[], Some(&file)).await?;
+    let wrong = run(
+        &[&show[..], &["--cloud-config-of", "packet"]].concat(),
+        &[],
+        Some(&file),
+    )
+    .await?;
     assert_eq!(wrong.code, Some(64), "{}", wrong.err);
-    ensure!(wrong.err.contains("cloud-provider-equinix-metal"), "{}", wrong.err);
+    ensure!(
+        wrong.err.contains("cloud-provider-equinix-metal"),
+        "{}",
+        wrong.err
+    );
     Ok(())
 }
 

@@ -37,7 +37,9 @@ impl Empty {
                 if !seen.insert(field) {
                     return Some(Problem::new(path, "stands twice", "remove one of them"));
                 }
-                let own = field.split_once('/').is_some_and(|(prefix, _)| prefix == names::GROUP);
+                let own = field
+                    .split_once('/')
+                    .is_some_and(|(prefix, _)| prefix == names::GROUP);
                 let wrong = if field == LOAD_BALANCER_IP {
                     return None;
                 } else if own {
@@ -47,7 +49,8 @@ impl Empty {
                 } else {
                     return None;
                 };
-                let help = format!("write `{LOAD_BALANCER_IP}` or an annotation such as `example.com/addresses`");
+                let help =
+                    format!("write `{LOAD_BALANCER_IP}` or an annotation such as `example.com/addresses`");
                 Some(Problem::new(path, wrong, help))
             })
             .collect()
@@ -65,9 +68,16 @@ mod tests {
     fn a_place_that_is_none_is_refused() {
         let told = |text: &str| -> Vec<String> {
             let config: Config = config::parse("test.yaml", text).unwrap();
-            config.validate().into_iter().map(|problem| problem.path).collect()
+            config
+                .validate()
+                .into_iter()
+                .map(|problem| problem.path)
+                .collect()
         };
-        assert_eq!(told("empty: {tell: [spec.loadBalancerIP, example.com/ips]}"), [""; 0]);
+        assert_eq!(
+            told("empty: {tell: [spec.loadBalancerIP, example.com/ips]}"),
+            [""; 0]
+        );
         let text = "empty: {tell: [status.ip, example.com/ips, plain, groundplane.dev/addresses, example.com/ips, 'a b/c']}";
         assert_eq!(
             told(text),

@@ -18,8 +18,8 @@ mod url;
 use groundplane_core::names::PACKET_ANNOTATION_PREFIX;
 use groundplane_runtime::config::{Document, Place, PlacedProblem, Plain, Problem, SecretFile, nearest};
 
-use self::generation::{ANNOUNCER, FORMATS, Generation};
 pub(crate) use self::generation::Older;
+use self::generation::{ANNOUNCER, FORMATS, Generation};
 use self::given::Inputs;
 pub(crate) use self::given::Sources;
 use self::parse::Given;
@@ -85,7 +85,10 @@ fn choose(document: &Document, inputs: &Inputs<'_>) -> Result<Option<Generation>
                 place: Some(Place::Implied(format!("{OF} {of}").into())),
                 problem: Problem::new(
                     "",
-                    format!("means the driver `{}`, and `driver` is `{driver}`", generation.cloud()),
+                    format!(
+                        "means the driver `{}`, and `driver` is `{driver}`",
+                        generation.cloud()
+                    ),
                     "leave one of them out",
                 ),
             }),
@@ -314,7 +317,8 @@ impl<'a> Layer<'a> {
     fn facility(&mut self) {
         let says = |path: &str| self.document.says(path);
         let is_off = self.document.origin("gateway.controllers.service").is_some();
-        if is_off || !self.generation.asked_its_machine() || says("equinix.facility") || says("equinix.metro") {
+        if is_off || !self.generation.asked_its_machine() || says("equinix.facility") || says("equinix.metro")
+        {
             return;
         }
         self.legacy.remarks.push(format!(

@@ -61,10 +61,7 @@ impl Sources {
 
     #[cfg(test)]
     pub(crate) fn called(self, of: Older) -> Self {
-        Self {
-            of: Some(of),
-            ..self
-        }
+        Self { of: Some(of), ..self }
     }
 
     /// Whose they are, if we were told.

@@ -16,10 +16,18 @@ fn of(older: Older, environment: &[(&str, &str)], json: Option<&str>) -> Taken {
 /// What counts of a bare file, beside what it says itself.
 fn of_bare(older: Older) -> BTreeMap<String, String> {
     let taken = of(older, &[], Some(BARE));
-    assert!(!taken.remarks().iter().any(|remark| remark.contains("whose it is")));
+    assert!(
+        !taken
+            .remarks()
+            .iter()
+            .any(|remark| remark.contains("whose it is"))
+    );
     let mut values = taken.values();
     assert_eq!(values.remove("equinix.projectId").as_deref(), Some("7a44b778"));
-    assert_eq!(values.remove("equinix.apiTokenFile").as_deref(), Some("json:FILE#apiKey"));
+    assert_eq!(
+        values.remove("equinix.apiTokenFile").as_deref(),
+        Some("json:FILE#apiKey")
+    );
     assert_eq!(values.remove("driver").as_deref(), Some("equinix"));
     values
 }
@@ -55,7 +63,10 @@ fn the_bare_secret_of_packet_ccm_does_what_packet_ccm_did() {
     assert_eq!(taken.origin("gateway.announcer"), "default of packet-ccm");
     let tagged = r#"{"apiKey": "s3cret", "projectID": "7a44b778", "eipTag": "api"}"#;
     let values = of(Older::PacketCcm, &[], Some(tagged)).values();
-    assert_eq!(values["endpoint.service"], "kube-system/packet-ccm-kubernetes-external");
+    assert_eq!(
+        values["endpoint.service"],
+        "kube-system/packet-ccm-kubernetes-external"
+    );
     let late = of(Older::PacketCcm, &[("PACKET_LB", "kube-vip://")], Some(BARE)).values();
     assert_eq!(late["gateway.announcer"], "kube-vip");
     assert_eq!(late["gateway.annotationFormats"], r#"["packet-plain"]"#);
@@ -69,11 +80,17 @@ fn the_bare_secret_of_equinix_metals_does_what_that_did() {
     let plural = ("gateway.annotationFormats", r#"["plural"]"#);
     assert_eq!(of_bare(Older::MetalCcm), expected(&[off, plural]));
     // What its documents had, its variable included.
-    let told = [("METAL_LB", "metallb://metallb-system:config"), ("METAL_EIP_TAG", "api")];
+    let told = [
+        ("METAL_LB", "metallb://metallb-system:config"),
+        ("METAL_EIP_TAG", "api"),
+    ];
     let values = of(Older::MetalCcm, &told, Some(BARE)).values();
     assert_eq!(values["gateway.annotationFormats"], plural.1);
     assert_eq!(values["gateway.announcer"], "metallb-configmap");
-    assert_eq!(values["endpoint.service"], "kube-system/metal-ccm-kubernetes-external");
+    assert_eq!(
+        values["endpoint.service"],
+        "kube-system/metal-ccm-kubernetes-external"
+    );
     // Its releases are told from one another as ever.
     let early = of(Older::CloudProviderEquinixMetal, &told[..1], Some(BARE)).values();
     assert_eq!(early["gateway.annotationFormats"], r#"["plain"]"#);
@@ -81,7 +98,11 @@ fn the_bare_secret_of_equinix_metals_does_what_that_did() {
 
 #[test]
 fn cherrys_is_told_by_its_name_too() {
-    let taken = of(Older::CloudProviderCherry, &[], Some(r#"{"apiKey": "a", "projectID": "4711"}"#));
+    let taken = of(
+        Older::CloudProviderCherry,
+        &[],
+        Some(r#"{"apiKey": "a", "projectID": "4711"}"#),
+    );
     assert_eq!(taken.values()["driver"], "cherry");
     assert_eq!(taken.values()["cherry.projectId"], "4711");
 }
@@ -91,7 +112,10 @@ fn cherrys_is_told_by_its_name_too() {
 fn a_file_that_does_not_tell_is_told_of() {
     let remarks = |yaml: &str, environment: &[(&str, &str)], json: &str| {
         let taken = take(yaml, environment, Some(json));
-        let doubts = taken.remarks().into_iter().filter(|remark| remark.contains("whose it is"));
+        let doubts = taken
+            .remarks()
+            .into_iter()
+            .filter(|remark| remark.contains("whose it is"));
         doubts.collect::<Vec<_>>()
     };
     let doubt = "FILE does not tell whose it is, and is taken for that of Equinix Metal's controller. packet-ccm's looks the same, which \
@@ -114,9 +138,17 @@ fn a_file_that_does_not_tell_is_told_of() {
         ("", &[], more(r#""metro": "sv""#)),
         ("driver: cherry\n", &[], BARE.to_owned()),
         // The token and the project are ours, and so nothing follows from the file.
-        ("equinix: {apiTokenFile: /run/token, projectId: p}\n", &[], BARE.to_owned()),
+        (
+            "equinix: {apiTokenFile: /run/token, projectId: p}\n",
+            &[],
+            BARE.to_owned(),
+        ),
     ] {
-        assert_eq!(remarks(yaml, environment, &json), [""; 0], "{yaml} {environment:?} {json}");
+        assert_eq!(
+            remarks(yaml, environment, &json),
+            [""; 0],
+            "{yaml} {environment:?} {json}"
+        );
     }
 }
 
@@ -126,10 +158,16 @@ fn a_name_that_cannot_be_is_refused_or_told_of() {
     let contradicts = |yaml: &str| take_of(Some(Older::PacketCcm), yaml, &[], Some(BARE), true);
     assert_eq!(
         contradicts("driver: cherry\n").problems(),
-        ["--cloud-config-of packet-ccm: means the driver `equinix`, and `driver` is `cherry`; leave one of them out"]
+        [
+            "--cloud-config-of packet-ccm: means the driver `equinix`, and `driver` is `cherry`; leave one of them out"
+        ]
     );
     assert_eq!(contradicts("driver: equinix\n").problems(), [""; 0]);
-    assert_eq!(contradicts("driver: cloudy\n").problems(), [""; 0], "told where it is decoded");
+    assert_eq!(
+        contradicts("driver: cloudy\n").problems(),
+        [""; 0],
+        "told where it is decoded"
+    );
     let both = [("METAL_EIP_TAG", "a"), ("CHERRY_FIP_TAG", "a=b")];
     let taken = take_of(Some(Older::CloudProviderCherry), "", &both, None, false);
     assert_eq!(taken.problems(), [""; 0]);
@@ -151,7 +189,9 @@ fn they_are_called_as_they_are_called() {
     for older in Older::value_variants() {
         let name = older.to_string();
         assert_eq!(Older::from_str(&name, false), Ok(*older));
-        let known = groundplane_core::older::ALL.into_iter().any(|one| one.name == name);
+        let known = groundplane_core::older::ALL
+            .into_iter()
+            .any(|one| one.name == name);
         assert!(known || *older == Older::MetalCcm, "{name}");
     }
 }
@@ -164,9 +204,16 @@ fn empty_tells_where_it_told_before() {
         assert_eq!(values["gateway.announcer"], "empty");
         values["gateway.empty.tell"].clone()
     };
-    assert_eq!(tell(&[("METAL_LOAD_BALANCER", "empty://")]), r#"["spec.loadBalancerIP"]"#);
+    assert_eq!(
+        tell(&[("METAL_LOAD_BALANCER", "empty://")]),
+        r#"["spec.loadBalancerIP"]"#
+    );
     let parameter = ("METAL_LOAD_BALANCER", "empty://?ip-annotation=example.com/ips");
-    assert_eq!(tell(&[parameter]), r#"["spec.loadBalancerIP"]"#, "it is Cherry's alone");
+    assert_eq!(
+        tell(&[parameter]),
+        r#"["spec.loadBalancerIP"]"#,
+        "it is Cherry's alone"
+    );
     assert_eq!(
         tell(&[("CHERRY_LOAD_BALANCER", "empty://")]),
         r#"["cherryservers.com/loadBalancerIPs"]"#
@@ -175,8 +222,14 @@ fn empty_tells_where_it_told_before() {
         tell(&[("CHERRY_LOAD_BALANCER", "empty://?ip-annotation=example.com%2Fips")]),
         r#"["example.com/ips"]"#
     );
-    let sources = Sources::new(&[("CHERRY_LOAD_BALANCER", "empty://?ip-annotation=nothing")], None);
+    let sources = Sources::new(
+        &[("CHERRY_LOAD_BALANCER", "empty://?ip-annotation=nothing")],
+        None,
+    );
     let examined = super::super::super::Config::examine(Document::empty(), &sources, false);
     let told = examined.errors.unwrap().to_string();
-    assert!(told.starts_with("CHERRY_LOAD_BALANCER (gateway.empty.tell"), "{told}");
+    assert!(
+        told.starts_with("CHERRY_LOAD_BALANCER (gateway.empty.tell"),
+        "{told}"
+    );
 }

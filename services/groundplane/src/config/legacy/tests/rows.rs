@@ -197,7 +197,15 @@ fn an_endpoint_needs_its_tag() {
 fn the_external_service_is_that_of_the_generation() {
     let told = [METAL[0], METAL[1], ("METAL_EIP_TAG", "api")];
     let service = |yaml: &str| take(yaml, &told, None).values().remove("endpoint.service");
-    let cherry = take("", &[("CHERRY_API_KEY", "t"), ("CHERRY_PROJECT_ID", "7"), ("CHERRY_FIP_TAG", "a=b")], None);
+    let cherry = take(
+        "",
+        &[
+            ("CHERRY_API_KEY", "t"),
+            ("CHERRY_PROJECT_ID", "7"),
+            ("CHERRY_FIP_TAG", "a=b"),
+        ],
+        None,
+    );
     assert_eq!(
         cherry.values().remove("endpoint.service").as_deref(),
         Some("kube-system/cloud-provider-cherry-kubernetes-external")
@@ -293,7 +301,10 @@ fn cherrys_controller_is_understood() {
         ("gateway.annotations.eipMetro", "example.com/region"),
         ("gateway.annotations.multihop", "example.com/{{n}}-hops"),
         ("endpoint.tag", "kubernetes=api"),
-        ("endpoint.service", "kube-system/cloud-provider-cherry-kubernetes-external"),
+        (
+            "endpoint.service",
+            "kube-system/cloud-provider-cherry-kubernetes-external",
+        ),
         ("endpoint.port", "7443"),
         ("endpoint.healthCheckUseHostIp", "true"),
     ];
