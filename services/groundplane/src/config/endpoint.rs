@@ -216,14 +216,11 @@ mod tests {
     /// An agent gives way to an older controller of its cloud, unless the gateway is told to write beside it.
     #[test]
     fn agents_look_for_older_controllers_where_there_may_be_some() {
-        let cloud =
-            "driver: cherry\ncherry: {apiTokenFile: /run/token, projectId: '7'}\nendpoint: {tag: a=b}\n";
         let rivals = |more: &str| {
-            read(&format!("{cloud}{more}"))
-                .unwrap()
-                .agent("n", None)
-                .unwrap()
-                .rivals
+            let text = format!("driver: cherry\nendpoint: {{tag: a=b}}\n{more}");
+            let document = groundplane_runtime::config::Document::parse("groundplane.yaml", &text).unwrap();
+            let config: super::super::Config = document.decode().unwrap();
+            config.agent("n", None).unwrap().rivals
         };
         assert_eq!(rivals(""), Some(DriverName::Cherry));
         assert_eq!(rivals("gateway: {rivals: warn}\n"), None);
