@@ -131,9 +131,7 @@ pub(crate) async fn run(args: CtlArgs) -> anyhow::Result<()> {
         Command::Takeover(command) => takeover::run(channel()?, command, output).await,
     };
     answered.map_err(|error| match error.downcast_ref::<RpcError>() {
-        Some(rpc) if matches!(rpc.kind, ErrorKind::Unavailable | ErrorKind::Timeout) => {
-            error.context(away())
-        }
+        Some(rpc) if matches!(rpc.kind, ErrorKind::Unavailable | ErrorKind::Timeout) => error.context(away()),
         _ => error,
     })
 }
