@@ -119,9 +119,8 @@ impl ServiceController {
         }
         let api: Api<Service> = Api::namespaced(self.gateway.cluster.client.clone(), &service.key.namespace);
         let patience = self.gateway.config.write_timeout.0;
-        let live = match timeout(patience, api.get_metadata_opt(&service.key.name)).await {
-            Ok(Ok(live)) => live,
-            Ok(Err(_)) | Err(_) => return Err(unanswered()),
+        let Ok(Ok(live)) = timeout(patience, api.get_metadata_opt(&service.key.name)).await else {
+            return Err(unanswered());
         };
         Ok(live.is_some_and(|live| {
             live.metadata.uid.as_deref() == Some(&*service.uid) && has_set_finalizer(&live.metadata)
