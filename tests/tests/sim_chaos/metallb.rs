@@ -42,6 +42,11 @@ fn object(kind: &str, value: &Value) -> Object {
     }
 }
 
+/// What people have. One of their peers is on the first node.
+fn people(edit: u32) -> Vec<Object> {
+    objects_of_people(edit, &node_name(0))
+}
+
 impl World {
     fn told_by(&self) -> Option<Announcer> {
         let announcer = self.plan.announcer;
@@ -118,12 +123,8 @@ impl World {
         self.state().edit = edit;
     }
 
-    fn people(&self, edit: u32) -> Vec<Object> {
-        objects_of_people(edit, &node_name(0))
-    }
-
     fn put_objects(&self, edit: u32) {
-        let (before, after) = (self.people(self.state().edit), self.people(edit));
+        let (before, after) = (people(self.state().edit), people(edit));
         let mut objects = self.objects();
         for gone in &before {
             let stays = |other: &Object| other.kind == gone.kind && other.name == gone.name;
@@ -143,7 +144,7 @@ impl World {
                 objects.create(resource, NAMESPACE, body);
             } else {
                 objects.edit(resource, NAMESPACE, &wanted.name, |object| {
-                    object["spec"] = wanted.spec
+                    object["spec"] = wanted.spec;
                 });
             }
         }
@@ -202,7 +203,7 @@ impl World {
             let annotation = before["metadata"]["annotations"][ADDRESSES].as_str();
             let annotation = annotation.filter(|_| announcer == Announcer::Metallb);
             let asks = annotation
-                .or(before["spec"]["loadBalancerIP"].as_str())
+                .or_else(|| before["spec"]["loadBalancerIP"].as_str())
                 .unwrap_or_default();
             if !asks.is_empty() && covered(asks) > 1 {
                 self.broken(format_args!(
@@ -288,7 +289,7 @@ impl World {
         if announcer == Announcer::MetallbConfigMap {
             wrong_in_text(&self.config(), edit, &wanted)
         } else {
-            wrong_in_objects(&self.metallb_objects(), &self.people(edit), &wanted)
+            wrong_in_objects(&self.metallb_objects(), &people(edit), &wanted)
         }
     }
 }
