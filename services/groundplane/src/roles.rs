@@ -136,7 +136,7 @@ async fn run_on(role: Role, args: ServeArgs, node: String) -> anyhow::Result<()>
     outcome
 }
 
-/// Tells an operator, once, what was made of the inputs of the controllers before us.
+/// Tells an operator, once, what was made of the inputs of the older controllers.
 fn tell(legacy: &Legacy) {
     if let Some(name) = legacy.of {
         info!(

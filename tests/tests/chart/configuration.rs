@@ -36,7 +36,10 @@ async fn nonsense_is_refused_with_its_place_and_the_way_out() -> Result<()> {
         ("tls.trustDomain=A B", "/tls/trustDomain"),
         ("config.driver=equinix", "config.equinix.apiTokenFile"),
         ("config.driver=cherry", "config.cherry.apiTokenFile"),
-        ("config.gateway.empty.tell[0]=status", "/config/gateway/empty/tell/0"),
+        (
+            "config.gateway.empty.tell[0]=status",
+            "/config/gateway/empty/tell/0",
+        ),
         ("cloudConfig.of=packet", "/cloudConfig/of"),
         ("cloudConfig.metallb.forms[0]=crd", "/cloudConfig/metallb/forms/0"),
         ("config.cherry.projectId=abc", "/config/cherry/projectId"),

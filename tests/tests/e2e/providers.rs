@@ -259,7 +259,10 @@ async fn services_share_an_address_of_a_provider() -> Result<()> {
     let remote = Remote::start(Example::Python, "pyshare", "machines, addresses").await?;
     let shared = share(&remote).await?;
     let corner = remote.corner();
-    assert_eq!(corner.addresses_of("api", 1).await?, std::slice::from_ref(&shared));
+    assert_eq!(
+        corner.addresses_of("api", 1).await?,
+        std::slice::from_ref(&shared)
+    );
     corner.delete_service("web").await?;
     corner.service_gone("web").await?;
     assert_eq!(remote.provider.reservations()?, 1, "it is in use");

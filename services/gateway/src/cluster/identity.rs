@@ -11,7 +11,6 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSES: Backoff = Backoff {
     first: Duration::from_millis(500),

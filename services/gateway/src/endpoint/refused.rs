@@ -104,10 +104,7 @@ mod tests {
         refused.note("cloud://b", start + FIRST / 2);
         assert_eq!(passed_over(&refused), ["b"]);
         let mut now = start + FIRST / 2;
-        assert!(
-            !refused.forgive(start + FIRST),
-            "it was refused again meanwhile"
-        );
+        assert!(!refused.forgive(start + FIRST), "it was refused again meanwhile");
         let mut times = Vec::new();
         for _ in 0..9 {
             let since = now;

@@ -35,10 +35,7 @@ pub(super) fn asked(request: &proto::WatchEndpointRequest) -> Result<Asked, Heal
         let field = |name: &str| format!("candidates[{index}].{name}");
         let (node, value) = self::candidate(&field, candidate)?;
         if candidates.insert(node.clone(), value).is_some() {
-            return Err(InvalidField::new(
-                field("node"),
-                format!("`{node}` is there twice"),
-            ).into());
+            return Err(InvalidField::new(field("node"), format!("`{node}` is there twice")).into());
         }
     }
     let holder = match (request.holder.as_str(), request.holder_unknown) {
@@ -75,7 +72,8 @@ fn candidate(
 }
 
 fn node(field: &str, name: &str) -> Result<NodeName, HealthError> {
-    name.parse().map_err(|error| InvalidField::new(field, error).into())
+    name.parse()
+        .map_err(|error| InvalidField::new(field, error).into())
 }
 
 pub(super) fn report(report: &Report, now: Instant) -> proto::WatchEndpointResponse {
