@@ -148,6 +148,30 @@ pub struct ExternalService {
     pub node_port: Option<u16>,
     /// Labels of the nodes that could hold the endpoint (Kubernetes syntax). Empty: those of the control plane.
     pub node_selector: String,
+    /// Do nodes answer for its address themselves?
+    pub ip_mode: IpMode,
+}
+
+/// What a node does with packets to the endpoint's address, as the status of the external Service says it (`ipMode`, KEP-1860).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub enum IpMode {
+    /// It sends them on their way: the machine that holds the address has it on an interface of its own.
+    #[default]
+    Proxy,
+    /// It sends them to some API server itself, and so does the holder, which needs no such interface. A probe from a node tells nothing
+    /// of the holder then.
+    #[serde(rename = "VIP")]
+    Vip,
+}
+
+impl IpMode {
+    /// As Kubernetes writes it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Proxy => "Proxy",
+            Self::Vip => "VIP",
+        }
+    }
 }
 
 /// What receives an address once it is reserved.

@@ -46,6 +46,6 @@ pub use clients::Channels;
 pub use cluster::{ConnectError, SecretError, Secrets, StoredSecret};
 pub use config::{
     Advertisement, AnnotationFormat, Annotations, Announcer, Config, Controllers, Empty, ExternalService,
-    Lease, Lifecycle, Metallb, PeerMode, Reclaim, ReclaimMode, RivalPolicy,
+    IpMode, Lease, Lifecycle, Metallb, PeerMode, Reclaim, ReclaimMode, RivalPolicy,
 };
 pub use start::{StartError, start, start_with};

@@ -210,7 +210,7 @@ impl Config {
             node_prefix: self.gateway.node_prefix.clone(),
             refresh: endpoint.refresh.0,
             rank_step: endpoint.rank_step.0,
-            own_addresses_only: endpoint.health_check_use_host_ip,
+            own_addresses_only: endpoint.own_addresses_only(),
             candidates_file: endpoint.candidates_file.clone(),
             service: endpoint.service(),
             rivals: self.rivals(),

@@ -165,6 +165,7 @@ endpoint:
   nodePort: 7443
   nodeSelector: role=api
   healthCheckUseHostIp: true
+  ipMode: VIP
   refresh: 30s
   rankStep: 250ms
   candidatesFile: /var/lib/groundplane/candidates.json

@@ -162,6 +162,7 @@ impl Keeper {
             name: &config.name,
             address,
             port: config.port.or(config.node_port).unwrap_or(target),
+            ip_mode: config.ip_mode,
             servers: &servers,
         };
         if present.is_ours {
@@ -267,7 +268,7 @@ impl Keeper {
     ) -> Result<(), EnsureError> {
         let mut there = json(present);
         let name = format!("Service {}/{}", external.namespace, external.name);
-        if let Some(inner) = external.classless(&there) {
+        if let Some(inner) = external.cleared(&there) {
             let written = self
                 .writer
                 .offer(&self.services, "services", external.name, Part::Main, inner)
@@ -279,7 +280,7 @@ impl Keeper {
             told(&name, written.map(drop))?;
         }
         for (part, wanted) in [
-            (Part::Main, external.service()),
+            (Part::Main, external.service(&there)),
             (Part::Status, external.status()),
         ] {
             if covers(&there, &wanted) {

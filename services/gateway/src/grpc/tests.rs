@@ -200,6 +200,7 @@ fn with_endpoint(node_port: Option<u16>, node_selector: &str) -> World {
             port: Some(443),
             node_port,
             node_selector: node_selector.to_owned(),
+            ip_mode: crate::config::IpMode::default(),
         }),
         ..Config::default()
     })

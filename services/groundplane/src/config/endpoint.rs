@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use groundplane_cloud::{Capability, DriverName, EndpointSelector};
-use groundplane_gateway::ExternalService;
+use groundplane_gateway::{ExternalService, IpMode};
 use groundplane_runtime::config::{HumanDuration, Problem};
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +28,9 @@ pub(crate) struct EndpointConfig {
     pub(crate) node_selector: String,
     /// Judge a holder by its own address alone, and do not probe the endpoint's: machines carry that themselves (on loopback, say).
     pub(crate) health_check_use_host_ip: bool,
+    /// Do nodes answer for its address themselves (`VIP`), or does the machine that holds it (`Proxy`)? With `VIP` a holder is judged by its
+    /// own address alone.
+    pub(crate) ip_mode: IpMode,
     /// How often an agent reads who holds it, where nothing happens.
     pub(crate) refresh: HumanDuration,
     /// How much longer each agent waits after a verdict than the one before it.
@@ -47,6 +50,7 @@ impl Default for EndpointConfig {
             node_port: None,
             node_selector: String::new(),
             health_check_use_host_ip: false,
+            ip_mode: IpMode::default(),
             refresh: Duration::from_secs(60).into(),
             rank_step: Duration::from_millis(500).into(),
             candidates_file: None,
@@ -63,6 +67,11 @@ impl EndpointConfig {
             ("", Some(address)) => Some(EndpointSelector::Address(address)),
             (tag, _) => Some(EndpointSelector::Tag(tag.to_owned())),
         }
+    }
+
+    /// Does a probe of the endpoint's address say nothing of its holder?
+    pub(crate) fn own_addresses_only(&self) -> bool {
+        self.health_check_use_host_ip || self.ip_mode == IpMode::Vip
     }
 
     /// The external Service, as namespace and name.
@@ -83,6 +92,7 @@ impl EndpointConfig {
             port: self.port,
             node_port: self.node_port,
             node_selector: self.node_selector.clone(),
+            ip_mode: self.ip_mode,
         })
     }
 

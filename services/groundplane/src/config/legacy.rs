@@ -245,7 +245,7 @@ impl<'a> Layer<'a> {
         // The Service that leads to an endpoint is theirs as the endpoint is.
         let tag = document.origin("endpoint.tag");
         if tag.is_some_and(|place| !matches!(place, Place::File { .. })) {
-            values.push(self.generation.external_service());
+            values.extend(self.generation.endpoint());
         }
         let place = Place::Implied(format!("default of {}", self.generation.name()).into());
         let off = values

@@ -1,8 +1,9 @@
 //! What the external Service and its slices should say. Pure.
 //!
 //! Who serves load balancers keeps off it by its class, and who knows no classes (`MetalLB` before 0.13) by annotations. The class of a
-//! Service can be set only as it becomes a load balancer: one that an older controller has left without a class is made a Service of the
-//! inner sort for a moment ([`External::classless`]).
+//! Service can be set only as it becomes a load balancer, and while it is none, nodes forget its address. So one that an older controller
+//! has left without a class stays so while its status stands, and is made a Service of the inner sort for a moment
+//! ([`External::cleared`]) where somebody has cleared that.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -10,6 +11,7 @@ use std::net::IpAddr;
 use groundplane_core::names;
 use serde_json::{Value, json};
 
+use crate::config::IpMode;
 use crate::endpoint::{ApiServer, usual};
 
 /// The class of the external Service: nobody's, so that no load balancer, ours included, takes it for one to serve.
@@ -35,6 +37,8 @@ pub(super) struct External<'a> {
     /// The endpoint.
     pub(super) address: IpAddr,
     pub(super) port: u16,
+    /// Do nodes answer for its address themselves?
+    pub(super) ip_mode: IpMode,
     /// The API servers that are ready.
     pub(super) servers: &'a [ApiServer],
 }
@@ -50,18 +54,23 @@ impl External<'_> {
     }
 
     /// The Service: the endpoint's own port in front, which need not be the one of `default/kubernetes`, and that of the machines behind.
-    pub(super) fn service(&self) -> Value {
+    /// `there`: what it says so far.
+    pub(super) fn service(&self, there: &Value) -> Value {
         let mut service = self.inner();
         service["spec"]["type"] = "LoadBalancer".into();
-        service["spec"]["loadBalancerClass"] = CLASS.into();
+        if !is_classless(there) {
+            service["spec"]["loadBalancerClass"] = CLASS.into();
+        }
         service["spec"]["allocateLoadBalancerNodePorts"] = false.into();
         service
     }
 
-    /// What it has to say first, if it is a load balancer of no class: it is none then, and may become one of a class.
-    pub(super) fn classless(&self, there: &Value) -> Option<Value> {
-        let spec = &there["spec"];
-        (spec["type"] == "LoadBalancer" && spec.get("loadBalancerClass").is_none()).then(|| self.inner())
+    /// What it has to say first, if it is a load balancer of no class whose status somebody clears: it is none then, and may become one of
+    /// a class.
+    pub(super) fn cleared(&self, there: &Value) -> Option<Value> {
+        let ingress = there["status"]["loadBalancer"]["ingress"].as_array();
+        let cleared = ingress.is_none_or(Vec::is_empty);
+        (cleared && is_classless(there)).then(|| self.inner())
     }
 
     /// The Service, while it is no load balancer.
@@ -87,13 +96,14 @@ impl External<'_> {
         })
     }
 
-    /// Its status. `Proxy`: nodes are not to answer for the address themselves, or a probe from a node would never reach its holder.
+    /// Its status.
     pub(super) fn status(&self) -> Value {
+        let ip_mode = self.ip_mode.as_str();
         json!({
             "apiVersion": "v1",
             "kind": "Service",
             "metadata": { "name": self.name, "namespace": self.namespace },
-            "status": { "loadBalancer": { "ingress": [{ "ip": self.address.to_string(), "ipMode": "Proxy" }] } },
+            "status": { "loadBalancer": { "ingress": [{ "ip": self.address.to_string(), "ipMode": ip_mode }] } },
         })
     }
 
@@ -132,6 +142,12 @@ impl External<'_> {
         };
         groups.into_iter().map(slice).collect()
     }
+}
+
+/// Is it a load balancer without a class?
+fn is_classless(there: &Value) -> bool {
+    let spec = &there["spec"];
+    spec["type"] == "LoadBalancer" && spec.get("loadBalancerClass").is_none()
 }
 
 /// The port that most API servers listen on, which is the endpoint's own where nobody says.
@@ -179,6 +195,7 @@ mod tests {
             name: "external",
             address: "192.0.2.9".parse().unwrap(),
             port: 443,
+            ip_mode: IpMode::Proxy,
             servers,
         }
     }
@@ -189,7 +206,7 @@ mod tests {
     fn the_service_is_as_it_should_be() {
         let servers = [server("10.0.0.1", 6443), server("10.0.0.2", 6443)];
         assert_eq!(
-            external(&servers).service(),
+            external(&servers).service(&Value::Null),
             json!({
                 "apiVersion": "v1",
                 "kind": "Service",
@@ -219,16 +236,31 @@ mod tests {
         );
     }
 
-    /// E77: one that an older controller made has no class, which can be set only as it becomes a load balancer.
+    /// Whether nodes answer for the address themselves is as configured.
     #[test]
-    fn one_without_a_class_is_no_load_balancer_for_a_moment() {
+    fn nodes_answer_for_the_address_where_they_are_told_to() {
+        let vip = External {
+            ip_mode: IpMode::Vip,
+            ..external(&[])
+        };
+        assert_eq!(
+            vip.status()["status"]["loadBalancer"]["ingress"][0]["ipMode"],
+            "VIP"
+        );
+    }
+
+    /// E77: one that an older controller made has no class, which can be set only as it becomes a load balancer. It is not touched for that
+    /// while nodes know its address.
+    #[test]
+    fn one_without_a_class_is_no_load_balancer_for_a_moment_once_it_was_cleared() {
         let servers = [server("10.0.0.1", 6443)];
         let external = external(&servers);
-        let there = |spec: Value| json!({ "metadata": { "name": "external" }, "spec": spec });
-        let first = external
-            .classless(&there(json!({ "type": "LoadBalancer" })))
-            .unwrap();
-        let service = external.service();
+        let there = |spec: Value, ingress: Value| json!({ "metadata": { "name": "external" }, "spec": spec, "status": { "loadBalancer": { "ingress": ingress } } });
+        let classless = json!({ "type": "LoadBalancer" });
+        let cleared = there(classless.clone(), Value::Null);
+        let first = external.cleared(&cleared).unwrap();
+        let service = external.service(&first);
+        assert_eq!(service["spec"]["loadBalancerClass"], CLASS);
         for same in ["metadata", "kind", "apiVersion"] {
             assert_eq!(first[same], service[same]);
         }
@@ -241,13 +273,22 @@ mod tests {
                 "ports": service["spec"]["ports"],
             })
         );
+        let served = there(classless, json!([{ "ip": "192.0.2.9" }]));
+        assert_eq!(external.service(&served)["spec"].get("loadBalancerClass"), None);
         for done in [
             Value::Null,
-            there(json!({ "type": "ClusterIP" })),
-            there(json!({ "type": "LoadBalancer", "loadBalancerClass": "groundplane.dev/endpoint" })),
-            there(json!({ "type": "LoadBalancer", "loadBalancerClass": "example.com/another" })),
+            served,
+            there(json!({ "type": "ClusterIP" }), Value::Null),
+            there(
+                json!({ "type": "LoadBalancer", "loadBalancerClass": "groundplane.dev/endpoint" }),
+                Value::Null,
+            ),
+            there(
+                json!({ "type": "LoadBalancer", "loadBalancerClass": "example.com/another" }),
+                Value::Null,
+            ),
         ] {
-            assert_eq!(external.classless(&done), None, "{done}");
+            assert_eq!(external.cleared(&done), None, "{done}");
         }
     }
 
@@ -268,7 +309,10 @@ mod tests {
             names,
             ["external-ipv4-6443", "external-ipv4-7443", "external-ipv6-6443"]
         );
-        assert_eq!(external.service()["spec"]["ports"][0]["targetPort"], 6443);
+        assert_eq!(
+            external.service(&Value::Null)["spec"]["ports"][0]["targetPort"],
+            6443
+        );
         assert_eq!(
             slices["external-ipv4-6443"],
             json!({

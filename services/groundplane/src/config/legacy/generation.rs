@@ -197,14 +197,19 @@ impl Generation {
         }
     }
 
-    /// The Service that it kept for the API endpoint, so that it stays in place.
-    pub(super) fn external_service(self) -> (String, Plain) {
+    /// What it did with the API endpoint: the Service that it kept for it, so that it stays in place, and whether every node answered for
+    /// its address, so that it stays reachable where no machine carries it.
+    pub(super) fn endpoint(self) -> Vec<(String, Plain)> {
         let name = match self {
             Self::DocumentedMetal => older::DOCUMENTED_EXTERNAL_SERVICE,
             _ => self.of().external_service,
         };
         let service = format!("{}/{name}", older::NAMESPACE);
-        ("endpoint.service".to_owned(), Plain::Text(service))
+        let mut values = vec![("endpoint.service".to_owned(), Plain::Text(service))];
+        if self != Self::Cherry {
+            values.push(("endpoint.ipMode".to_owned(), Plain::Text("VIP".to_owned())));
+        }
+        values
     }
 
     /// What it did where nothing was said: keys of ours, and values. `says`: was this key set by somebody?

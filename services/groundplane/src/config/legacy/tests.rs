@@ -188,6 +188,7 @@ fn variables_win_over_the_file_and_yaml_over_both() {
                 "endpoint.service",
                 "kube-system/cloud-provider-equinix-metal-kubernetes-external",
             ),
+            ("endpoint.ipMode", "VIP"),
             ("gateway.announcer", "empty"),
         ])
     );

@@ -404,6 +404,7 @@ fn the_external_service_of_the_endpoint_is_left_alone() {
             port: None,
             node_port: None,
             node_selector: String::new(),
+            ip_mode: crate::config::IpMode::default(),
         }),
         ..Config::default()
     };

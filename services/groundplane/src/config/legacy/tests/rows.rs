@@ -78,6 +78,7 @@ fn packet_ccm_is_understood() {
                 ("endpoint.tag", "api"),
                 ("endpoint.port", "443"),
                 ("endpoint.service", "kube-system/packet-ccm-kubernetes-external"),
+                ("endpoint.ipMode", "VIP"),
                 ("gateway.annotationFormats", r#"["plural"]"#),
                 ("gateway.annotations.localAsn", "packet.com/node.asn"),
                 ("gateway.annotations.peerAsn", "packet.com/peer.asns"),
