@@ -14,7 +14,7 @@ test: ## format, lint, build, every test, documentation, chart: one summary at t
 check: ## what is quick: format, lint, unit tests
 	@scripts/test.sh quick
 
-demo: ## a story on a real API server, first with own addresses, then on the sandbox cloud (KEEP=1 stays up)
+demo: ## a story on a real API server, own addresses, then the sandbox cloud, then an API endpoint that moves (KEEP=1 stays up)
 	@KEEP="$(KEEP)" scripts/program.sh demo
 
 bench: ## measures against the ceiling of this machine (ONLY=measure, SIZE=full, CLOUD=cherry)

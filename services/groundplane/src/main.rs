@@ -3,6 +3,8 @@
 //! ```text
 //! args ──► config (one file, strict) ──► roles (which services this process runs, how they reach each other) ──► serve
 //! ctl  ──► gateway.v1
+//! agent ──► the API endpoint of this control-plane machine
+//! certs ──► certificates of the services, in a folder or as Secrets
 //! conformance ──► provider.v1 of somebody else
 //! ```
 //!
