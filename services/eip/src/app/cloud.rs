@@ -233,11 +233,16 @@ impl CloudEips {
         held
     }
 
-    /// Is this address the API endpoint's, or in a reservation that is?
+    /// Is this address the API endpoint's? In a block of which the endpoint has one address, the others are anybody's.
     fn is_endpoint(&self, snapshot: &Snapshot<Reservation>, address: Prefix) -> bool {
-        let named = matches!(self.0.endpoint, Some(EndpointSelector::Address(endpoint)) if Prefix::host(endpoint) == address);
-        let mut holding = snapshot.iter().filter(|reservation| covers(reservation, address));
-        named || holding.any(|reservation| self.holds_endpoint(reservation))
+        match &self.0.endpoint {
+            None => false,
+            Some(EndpointSelector::Address(endpoint)) => Prefix::host(*endpoint) == address,
+            Some(EndpointSelector::Tag(_)) => {
+                let mut holding = snapshot.iter().filter(|reservation| covers(reservation, address));
+                holding.any(|reservation| self.holds_endpoint(reservation))
+            }
+        }
     }
 
     fn holds_endpoint(&self, reservation: &Reservation) -> bool {

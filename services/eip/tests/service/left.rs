@@ -368,6 +368,21 @@ async fn the_api_endpoint_is_no_services() {
             assert_eq!(tags(&world), [tagged.join(" ")]);
         }
     }
+    // A block of which it has one address: the others are anybody's.
+    let world = World::new().await;
+    let block = world.project.add_reservation(ReservationOptions {
+        quantity: 8,
+        ..ReservationOptions::default()
+    });
+    let first = block.address.unwrap();
+    let eip = world.process_with(Some(EndpointSelector::Address(first))).await;
+    let refused = eip.ensure(nginx(&first.to_string())).await.unwrap_err();
+    assert_eq!(refused.reason, "ADDRESS_OF_ENDPOINT");
+    let std::net::IpAddr::V4(first) = first else {
+        panic!("{first}")
+    };
+    let next = std::net::Ipv4Addr::from_bits(first.to_bits() + 1).to_string();
+    assert!(eip.ensure(nginx(&next)).await.unwrap().addresses[0].user_provided);
     // One that is not a reservation of the project at all.
     let world = World::new().await;
     let eip = world

@@ -28,6 +28,8 @@ pub(super) struct AdvertPlan {
     pub(super) changes: Vec<Change>,
     /// Why what is new is not announced, for people.
     pub(super) unannounced: Option<String>,
+    /// What stays beside ours, for people.
+    pub(super) note: Option<String>,
 }
 
 pub(super) fn plan(world: &World, present: &Present, settings: &Settings, active: bool) -> AdvertPlan {
@@ -37,7 +39,7 @@ pub(super) fn plan(world: &World, present: &Present, settings: &Settings, active
         } else if world.complete {
             AdvertPlan {
                 changes: unwanted_ones(kind, objects),
-                unannounced: None,
+                ..AdvertPlan::default()
             }
         } else {
             AdvertPlan::default()
@@ -62,6 +64,7 @@ pub(super) fn plan(world: &World, present: &Present, settings: &Settings, active
     AdvertPlan {
         changes,
         unannounced: bgp.unannounced.or(l2.unannounced),
+        note: bgp.note.or(l2.note),
     }
 }
 
@@ -107,14 +110,22 @@ fn wanted_one(kind: Kind, present: &[Object], pools: &[Object]) -> AdvertPlan {
     } else {
         vec![plain()]
     };
+    // Ours announces then what that one did; where it does not, nobody would: it stays.
+    let replaced = |legacy: &&Object| {
+        let wish = replaced(legacy, pools);
+        ours.iter().any(|object| says(object, &wish)) || missing.contains(&wish)
+    };
+    let gone = legacy.filter(replaced);
+    if let Some(legacy) = legacy.filter(|_| gone.is_none()) {
+        plan.note = Some(kept(kind, legacy));
+    }
     let mut taken: BTreeSet<String> = present.iter().map(|object| object.name.clone()).collect();
     for spec in missing {
         let name = free_name(NAME, |name| taken.contains(name));
         taken.insert(name.clone());
         plan.changes.push(apply(kind, name, None, spec));
     }
-    // Ours announces by now what that one did.
-    plan.changes.extend(legacy.map(|legacy| legacy.delete(kind)));
+    plan.changes.extend(gone.map(|legacy| legacy.delete(kind)));
     plan
 }
 
@@ -178,12 +189,25 @@ fn says(object: &Object, wish: &Value) -> bool {
     fields.is_some_and(|fields| fields.iter().all(|(key, value)| object.spec[key] == *value))
 }
 
-fn restricted(kind: Kind, object: &Object) -> String {
-    let kind = if kind == Kind::L2Advertisement {
+fn kept(kind: Kind, legacy: &Object) -> String {
+    format!(
+        "{kind} {} of the older controller says what groundplane's own advertisements do not: it stays, and what it says beside them is yours \
+         to decide. Delete it, or delete those called {NAME}, and groundplane makes them anew after it.",
+        legacy.name,
+        kind = named(kind),
+    )
+}
+
+fn named(kind: Kind) -> &'static str {
+    if kind == Kind::L2Advertisement {
         "L2Advertisement"
     } else {
         "BGPAdvertisement"
-    };
+    }
+}
+
+fn restricted(kind: Kind, object: &Object) -> String {
+    let kind = named(kind);
     let (key, value) = MANAGED_BY;
     format!(
         "No advertisement of MetalLB announces groundplane's pools: {kind} {} names the pools that it is for. Add \

@@ -185,7 +185,7 @@ pub(crate) struct Plan {
     pub(crate) placed: BTreeSet<IpAddr>,
     /// Why nobody announces what is new, for people.
     pub(crate) unannounced: Option<String>,
-    /// What cannot be said, for people.
+    /// What cannot be said, or is left beside ours, for people.
     pub(crate) notes: Vec<String>,
 }
 
@@ -210,7 +210,7 @@ pub(crate) fn plan(world: &World, present: &Present, settings: &Settings) -> Pla
         changes,
         placed: pools.placed,
         unannounced: adverts.unannounced,
-        notes: peers.notes,
+        notes: peers.notes.into_iter().chain(adverts.note).collect(),
     }
 }
 

@@ -38,7 +38,7 @@ impl MetallbController {
         self.listen(&self.api.complaints().await);
         let plan = resources::plan(&world, &present, &self.metallb.settings);
         for note in &plan.notes {
-            warn!(note, "a peer is not written");
+            warn!(note, "not all is as it should be at MetalLB");
         }
         let refusals = self.write_all(&plan.changes, &present).await?;
         if !plan.changes.is_empty() {

@@ -11,6 +11,7 @@ use groundplane_core::{DriverName, ErrorKind, Family};
 use groundplane_proto::bgp::v1::EnsureProjectRequest;
 
 use super::{ServiceController, Stop};
+use crate::announcers::Record;
 use crate::cluster::objects::{Key, ServiceObject};
 use crate::controllers::bgp;
 use crate::domain::service::{Refusal, Want, Wish, addresses, condition};
@@ -69,8 +70,15 @@ impl ServiceController {
         let request = EnsureProjectRequest { fresh };
         let allowed = match self.gateway.services.bgp.ensure_project(request).await {
             Ok(project) => project.max_prefixes,
-            // There is no BGP, and will be none.
-            Err(error) if matches!(error.kind, ErrorKind::Precondition | ErrorKind::Unsupported) => 0,
+            // There is no BGP, and will be none; or whoever gave us the token does not let us see it.
+            Err(error)
+                if matches!(
+                    error.kind,
+                    ErrorKind::Precondition | ErrorKind::Unsupported | ErrorKind::Denied
+                ) =>
+            {
+                0
+            }
             Err(error) => {
                 return match before {
                     Some(before) => Ok(before),
@@ -98,9 +106,11 @@ impl ServiceController {
             addresses: BTreeSet::new(),
             by: HashSet::new(),
         };
-        let services = self.gateway.cluster.services.index.all();
-        for service in services.iter().filter(|service| condition::is_ours(service)) {
-            for address in addresses(service).filter(|address| Family::of(*address) == family) {
+        for service in self.gateway.cluster.services.index.all() {
+            for address in self
+                .shown_by(&service)
+                .filter(|address| Family::of(*address) == family)
+            {
                 announced.addresses.insert(address);
                 announced.by.insert(service.key.clone());
             }
@@ -108,9 +118,20 @@ impl ServiceController {
         announced
     }
 
+    /// What the Service is announced by, or about to be. One that nobody has looked at yet may have been an older controller's, and be
+    /// announced as it was; one that is known to be somebody else's is not.
+    fn shown_by(&self, service: &ServiceObject) -> impl Iterator<Item = IpAddr> {
+        let counts = condition::is_ours(service) || service.condition.is_none() && self.scope.has(service);
+        let shown: BTreeSet<IpAddr> = addresses(service)
+            .filter(|_| counts)
+            .chain(Record::of(service).addresses())
+            .collect();
+        shown.into_iter()
+    }
+
     fn is_announced(&self, service: &ServiceObject, want: &Want) -> bool {
         let shown = |address| Family::of(address) == want.family;
-        condition::is_ours(service) && addresses(service).any(shown)
+        self.shown_by(service).any(shown)
             || want
                 .address
                 .is_some_and(|address| self.shown(want.family).addresses.contains(&address))

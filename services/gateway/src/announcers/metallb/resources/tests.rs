@@ -496,6 +496,35 @@ fn what_a_person_said_of_the_old_advertisements_goes_on() {
     }
 }
 
+/// E58: ours from before, and then the old controller's once more with what a person said in it: nothing of ours says that, so it stays, and
+/// people are told. What is new is announced by ours meanwhile.
+#[test]
+fn an_old_advertisement_goes_only_where_ours_says_what_it_said() {
+    let world = world(&[("web", &["203.0.113.7"])]);
+    let mut present = nothing();
+    settle(&world, &mut present, &settings());
+    let spec = json!({ "ipAddressPools": ["default.web"], "communities": ["65000:1"] });
+    let old = object("equinix-metal-bgp-adv", &[LEGACY_LABEL], spec);
+    present.bgp_advertisements.push(old.clone());
+    let planned = plan(&world, &present, &settings());
+    assert!(planned.changes.is_empty(), "{:?}", planned.changes);
+    assert_eq!((planned.unannounced, planned.notes.len()), (None, 1));
+    assert!(
+        planned.notes[0].contains("equinix-metal-bgp-adv"),
+        "{:?}",
+        planned.notes
+    );
+    // Without anything of its own, it is as ours.
+    present.bgp_advertisements.last_mut().unwrap().spec = json!({ "ipAddressPools": ["default.web"] });
+    settle(&world, &mut present, &settings());
+    assert!(
+        !present
+            .bgp_advertisements
+            .iter()
+            .any(|object| object.name == old.name)
+    );
+}
+
 fn legacy_cluster() -> Present {
     let mut present = nothing();
     let marks = json!({ "matchLabels": { "nomatch.metal.equinix.com/service-name": "web", "nomatch.metal.equinix.com/service-namespace": "default" } });

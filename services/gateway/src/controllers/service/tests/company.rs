@@ -260,6 +260,18 @@ async fn one_prefix_too_many_is_refused() {
     assert_eq!(two.second().await, Outcome::Done);
 }
 
+/// E52: what an older controller announced counts before anybody has looked at it, and keeps its place whoever is looked at first.
+#[tokio::test]
+async fn what_is_announced_already_counts_before_it_is_adopted() {
+    let mut old = service("web", 80, true, "");
+    old["status"] = json!({ "loadBalancer": { "ingress": [{ "ip": SHARED }] } });
+    let two = Two::limited(old, service("api", 443, false, ""));
+    assert_eq!(two.second().await, Outcome::Parked(WAITS_FOR_SERVICE));
+    assert_eq!(two.says("api"), said("", "PrefixLimit"));
+    assert_eq!(two.first().await, Outcome::Done);
+    assert_eq!(two.says("web").0, SHARED);
+}
+
 /// E52: the cloud's limit holds where none is configured, and the lower one where both are.
 #[tokio::test(start_paused = true)]
 async fn of_two_limits_the_lower_one_holds() {
