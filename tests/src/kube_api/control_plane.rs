@@ -93,7 +93,7 @@ impl ControlPlane {
     }
 
     /// One of those that all tests of this process share, to whoever has it, alone. It is as new, but for what was put in it other than
-    /// nodes. There are [`SHARED`] at most, each started when those before it are taken.
+    /// nodes. There are two at most, each started when those before it are taken.
     ///
     /// # Errors
     /// As [`ControlPlane::start`], and when it cannot be mended.
