@@ -70,13 +70,14 @@ async fn what_the_old_controller_wrote_is_taken_over_and_nothing_moves() -> Resu
     let options = WorldOptions::fixed()
         .gateway(&section(&corner, "metallb", &namespace, ""))
         .section(&bgp);
-    let world = started(corner, options).await?;
-    let corner = &world.corner;
+    // Before groundplane, which takes the peer of a node that is not there for one that has gone.
     let node = corner
         .node_draft("a")
         .uninitialized()
         .address("InternalIP", SOURCE);
     corner.create_node(node).await?;
+    let world = started(corner, options).await?;
+    let corner = &world.corner;
     corner
         .service_until("web", "is ready", ready)
         .await
