@@ -34,6 +34,15 @@ impl DriverName {
         }
     }
 
+    /// Can it say how many prefixes a BGP session carries? Of a table nobody knows it, and Cherry Servers tells nothing that is documented to
+    /// be that. Where it can, nobody goes on before it has.
+    pub const fn tells_prefix_limit(self) -> bool {
+        match self {
+            Self::Equinix | Self::Remote => true,
+            Self::Static | Self::Cherry => false,
+        }
+    }
+
     /// Does it know every address that a machine may have? A cloud does not know those that a user gives to machines in networks of their
     /// own (VLANs), so that there kubelet's word (`--node-ip`) is good for one that the cloud does not list. A table says what it says, and
     /// a provider of one's own can say all of it.

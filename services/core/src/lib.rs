@@ -10,6 +10,7 @@ mod error;
 mod name;
 pub mod names;
 pub mod older;
+pub mod order;
 mod owner;
 
 pub use address::{AddressRange, Family, ParseAddressError, Prefix};

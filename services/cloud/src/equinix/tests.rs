@@ -15,9 +15,9 @@ use pretty_assertions::assert_eq;
 use serde_json::json;
 
 use super::*;
-use crate::config::EquinixBgp;
 use crate::http::Call;
 use crate::testing::sandbox_cases::{Case, wanted};
+use crate::testing::sandboxed;
 use crate::testing::{bgp_fabric_contract, elastic_ips_contract, machine_source_contract};
 use crate::{BgpFabric, ElasticIps, MachineSource, Placement, ReservationState};
 
@@ -46,19 +46,7 @@ impl Bench {
         let sandbox = Sandbox::start().await;
         let project = sandbox.project(options);
         let files = tempfile::tempdir().unwrap();
-        let token = files.path().join("token");
-        std::fs::write(&token, format!("{}\n", project.token())).unwrap();
-        let mut config = EquinixConfig {
-            base_url: project.base_url().to_owned(),
-            api_token_file: Some(SecretFile::new(token)),
-            project_id: project.id().to_string(),
-            metro: "sv".to_owned(),
-            bgp: EquinixBgp {
-                enabled: true,
-                ..EquinixBgp::default()
-            },
-            ..EquinixConfig::default()
-        };
+        let mut config = sandboxed::equinix_section(&project, files.path());
         change(&mut config, files.path());
         let context = Context::new();
         let metrics = context.metrics.register(HttpMetrics::register);

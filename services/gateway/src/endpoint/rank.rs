@@ -2,21 +2,7 @@
 
 use std::net::IpAddr;
 
-const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
-const PRIME: u64 = 0x0000_0100_0000_01b3;
-
-/// A node's place in the order of an endpoint's agents: FNV-1a of 64 bits over the endpoint's address, a byte 0xff and the node's name,
-/// with the final mix of `SplitMix64`. The same on every machine and in every version.
-fn place(endpoint: IpAddr, node: &str) -> u64 {
-    let endpoint = endpoint.to_string();
-    let bytes = endpoint.bytes().chain([0xff]).chain(node.bytes());
-    let mut hash = bytes.fold(OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME));
-    hash ^= hash >> 30;
-    hash = hash.wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    hash ^= hash >> 27;
-    hash = hash.wrapping_mul(0x94d0_49bb_1331_11eb);
-    hash ^ (hash >> 31)
-}
+use groundplane_core::order;
 
 /// The rank of the agent on `node`: how many act before it. The holder's own agent comes last of the candidates', since it is likely to
 /// be as dead as its machine, and would cost the others a step. Who is no candidate comes after all.
@@ -26,10 +12,14 @@ pub(super) fn rank<'a>(
     holder: Option<&str>,
     node: &str,
 ) -> u32 {
-    let mut order: Vec<&str> = candidates.collect();
-    order.sort_by_cached_key(|name| (Some(*name) == holder, place(endpoint, name), (*name).to_owned()));
-    let position = order.iter().position(|name| *name == node);
-    u32::try_from(position.unwrap_or(order.len())).unwrap_or(u32::MAX)
+    let endpoint = endpoint.to_string();
+    let mut agents: Vec<&str> = candidates.collect();
+    agents.sort_by_cached_key(|name| {
+        let place = order::place(&endpoint, name);
+        (Some(*name) == holder, place, (*name).to_owned())
+    });
+    let position = agents.iter().position(|name| *name == node);
+    u32::try_from(position.unwrap_or(agents.len())).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -65,14 +55,18 @@ mod tests {
         assert_eq!(rank(endpoint, ["a", "b"].into_iter(), Some("a"), "z"), 2);
     }
 
-    /// Agents of two versions must agree, so this never changes.
+    /// Agents of two versions must agree, so this never changes; and another endpoint has another order.
     #[test]
     fn the_order_does_not_depend_on_who_computes_it() {
-        let endpoint = "192.0.2.1".parse().unwrap();
-        let one = ["a", "b", "c"].map(|name| rank(endpoint, ["a", "b", "c"].into_iter(), None, name));
-        let two = ["a", "b", "c"].map(|name| rank(endpoint, ["c", "a", "b"].into_iter(), None, name));
-        assert_eq!(one, two);
-        assert_eq!(place(endpoint, "a"), place(endpoint, "a"));
-        assert_ne!(place(endpoint, "a"), place("192.0.2.2".parse().unwrap(), "a"));
+        let order = |endpoint: &str, all: [&'static str; 4]| {
+            let endpoint = endpoint.parse().unwrap();
+            let mut ranked = all.map(|name| (rank(endpoint, all.into_iter(), None, name), name));
+            ranked.sort_unstable();
+            ranked.map(|(_, name)| name)
+        };
+        let one = order("192.0.2.1", ["a", "b", "c", "d"]);
+        assert_eq!(one, order("192.0.2.1", ["c", "d", "a", "b"]));
+        assert_eq!(one, ["d", "c", "a", "b"]);
+        assert_ne!(one, order("192.0.2.4", ["a", "b", "c", "d"]));
     }
 }

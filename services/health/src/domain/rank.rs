@@ -2,25 +2,11 @@
 
 use std::net::SocketAddr;
 
-use groundplane_core::NodeName;
+use groundplane_core::{NodeName, order};
 
-const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
-const PRIME: u64 = 0x0000_0100_0000_01b3;
-
-/// A candidate's place for an endpoint; the lowest is taken first. Every agent, of every version and on every machine, computes the
-/// same one, so agents that see the same choose the same. Another endpoint gives another order, so that the endpoints of several
-/// clusters on the same machines do not all go to the first by name.
-///
-/// FNV-1a over both, with a final mix, since FNV alone leaves names that differ in their last letter next to each other.
+/// A candidate's place for an endpoint; the lowest is taken first. Agents that see the same choose the same.
 pub(super) fn rank(endpoint: SocketAddr, node: &NodeName) -> u64 {
-    let endpoint = endpoint.to_string();
-    let bytes = endpoint.bytes().chain([0xff]).chain(node.as_str().bytes());
-    let mut hash = bytes.fold(OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME));
-    hash ^= hash >> 30;
-    hash = hash.wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    hash ^= hash >> 27;
-    hash = hash.wrapping_mul(0x94d0_49bb_1331_11eb);
-    hash ^ (hash >> 31)
+    order::place(&endpoint.to_string(), node.as_str())
 }
 
 #[cfg(test)]

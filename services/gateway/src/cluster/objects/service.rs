@@ -188,12 +188,39 @@ impl Slim for ServiceObject {
     }
 
     fn says_the_same(&self, other: &Self) -> bool {
-        *self
-            == Self {
-                version: self.version.clone(),
-                written: self.written.clone(),
-                ..other.clone()
-            }
+        let Self {
+            key: _,
+            uid,
+            version: _,
+            deleting,
+            labels,
+            annotations,
+            finalizers,
+            kind,
+            class,
+            load_balancer_ip,
+            families,
+            family_policy,
+            external_traffic_policy,
+            ports,
+            ingress,
+            condition,
+            written: _,
+        } = self;
+        *uid == other.uid
+            && *deleting == other.deleting
+            && *labels == other.labels
+            && *annotations == other.annotations
+            && *finalizers == other.finalizers
+            && *kind == other.kind
+            && *class == other.class
+            && *load_balancer_ip == other.load_balancer_ip
+            && *families == other.families
+            && *family_policy == other.family_policy
+            && *external_traffic_policy == other.external_traffic_policy
+            && *ports == other.ports
+            && *ingress == other.ingress
+            && *condition == other.condition
     }
 
     fn written(&self) -> &[Written] {

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use groundplane_core::{DriverName, ErrorKind, Family};
+use groundplane_core::{ErrorKind, Family};
 use groundplane_proto::bgp::v1::EnsureProjectRequest;
 
 use super::{ServiceController, Stop};
@@ -61,8 +61,7 @@ impl ServiceController {
         if let Some(allowed) = prefixes.allowed(age) {
             return Ok(allowed);
         }
-        // Of its peer table nobody knows what they take.
-        if self.gateway.config.driver == DriverName::Static || !bgp::is_spoken(&self.gateway) {
+        if !self.gateway.config.driver.tells_prefix_limit() || !bgp::is_spoken(&self.gateway) {
             return Ok(0);
         }
         let before = prefixes.allowed(EVER);
